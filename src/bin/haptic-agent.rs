@@ -1,0 +1,3 @@
+//! The daemon: parse, run, exit.
+
+fn main() {}
