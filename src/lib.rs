@@ -20,6 +20,7 @@
 
 pub mod cli;
 pub mod clock;
+pub mod error;
 pub mod haproxy;
 pub mod http;
 pub mod log;
