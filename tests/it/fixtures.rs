@@ -23,7 +23,11 @@ fn versions() -> Vec<PathBuf> {
         .map(|name| Path::new(&servers).join(name).join("haproxy"))
         .filter(|path| path.exists())
         .collect();
-    assert!(!found.is_empty(), "no HAProxy below {}", servers.display());
+    assert!(
+        !found.is_empty(),
+        "no HAProxy below {}",
+        Path::new(&servers).display()
+    );
     found
 }
 
