@@ -15,9 +15,13 @@ mod process;
 pub use cells::{By, Counter, Gauge, Histogram};
 pub use expo::CONTENT_TYPE;
 pub use labels::{
-    ApplyMode, DeleteKind, DeleteOutcome, HttpCode, HttpPath, Invariant, Label, OpKind,
-    RejectStage, ReloadResult,
+    DeleteKind, DeleteOutcome, HttpCode, HttpPath, Invariant, Label, RejectStage, ReloadResult,
 };
+
+/// The label of an apply: the mode that the contract answers with.
+pub use crate::wire::result::ResultMode as ApplyMode;
+
+use crate::wire::op::OpKind;
 
 use expo::Exposition;
 

@@ -22,20 +22,22 @@ pub fn help<K>(command: &Command<K>, short: bool) -> String {
         .chain(command.env.iter().map(|v| v.name.len()))
         .max()
         .unwrap_or(0);
-    let mut text = format!("{}\n", command.about);
-    let mut line = |left: &str, right: &str| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {left:width$}  {right}");
-    };
+    // Writing to a string cannot fail, here and below.
+    let mut text = format!(
+        "{}\nusage: {} [FLAG VALUE]...\n",
+        command.about, command.name
+    );
     for flag in shown() {
-        let about = match flag.default {
-            Some(default) => format!("{} [{default}]", flag.help),
-            None => flag.help.to_owned(),
-        };
-        line(&spelled(flag), &about);
+        let left = spelled(flag);
+        let _ = write!(text, "  {left:width$}  {}", flag.help);
+        if let Some(default) = flag.default {
+            let _ = write!(text, " [{default}]");
+        }
+        text.push('\n');
     }
+    text.push_str("Environment:\n");
     for var in command.env {
-        line(var.name, var.help);
+        let _ = writeln!(text, "  {:width$}  {}", var.name, var.help);
     }
     if short {
         text.push_str("--help lists every flag; the manual page haptic-agent(8) says more.\n");

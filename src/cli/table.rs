@@ -151,7 +151,7 @@ pub const DAEMON: Command<DaemonFlag> = Command {
             "master-socket",
             "PATH",
             "haproxy-master.sock",
-            "HAProxy's socket of -S",
+            "the master socket (-S)",
             "The socket that HAProxy's master process was given with\n\
              .Fl S .\n\
              A relative path counts from the base directory.",
@@ -161,7 +161,7 @@ pub const DAEMON: Command<DaemonFlag> = Command {
             "worker-socket",
             "PATH",
             "haproxy-worker.sock",
-            "its stats socket, admin",
+            "the worker's stats socket",
             "The stats socket of the worker, as the\n\
              .Ql stats socket\n\
              line of the configuration's global section names it.\n\
@@ -194,7 +194,7 @@ pub const DAEMON: Command<DaemonFlag> = Command {
             "state-file",
             "NAME",
             ".haptic-agent.json",
-            "a dot file in the base",
+            "the agent's state file",
             "The name of the agent's state file in the base directory.\n\
              It has to start with a dot, because no manifest path may: so no controller can overwrite it.",
         ),
@@ -227,7 +227,7 @@ pub const DAEMON: Command<DaemonFlag> = Command {
             "durability",
             "full|process",
             "full",
-            "survive power cuts, or only kills",
+            "full syncs to disk, process never does",
             ".Ql full\n\
              syncs files, directories and state, so that an apply survives a power cut.\n\
              .Ql process\n\

@@ -24,6 +24,11 @@ impl Counter {
         self.0.fetch_add(by, Relaxed);
     }
 
+    /// Takes over a total that is counted elsewhere; it never goes back.
+    pub fn set(&self, total: u64) {
+        self.0.fetch_max(total, Relaxed);
+    }
+
     /// The count so far.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -154,6 +159,16 @@ impl Histogram {
 mod tests {
     use super::super::labels::DeleteKind;
     use super::*;
+
+    #[test]
+    fn a_counter_never_goes_back() {
+        let counter = Counter::default();
+        counter.add(3);
+        counter.set(2);
+        assert_eq!(counter.get(), 3);
+        counter.set(9);
+        assert_eq!(counter.get(), 9);
+    }
 
     #[test]
     fn a_gauge_never_goes_below_zero() {

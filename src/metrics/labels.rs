@@ -1,7 +1,11 @@
 //! Closed sets of label values.
 //!
 //! A label value is an enum variant, never a string that a peer sent: the number of
-//! series is known when the program is compiled.
+//! series is known when the program is compiled. Where the contract has the set
+//! already, its own type is the label.
+
+use crate::wire::op::OpKind;
+use crate::wire::result::{ResultMode, Stage};
 
 /// One closed set.
 pub trait Label: Copy + PartialEq + 'static {
@@ -40,21 +44,47 @@ macro_rules! labels {
     };
 }
 
-labels! {
-    /// What an apply turned out to be.
-    ApplyMode {
-        /// Runtime commands only.
-        Runtime = "runtime",
-        /// Files changed, no command was needed.
-        FileOnly = "file_only",
-        /// HAProxy was reloaded.
-        Reload = "reload",
-        /// The reload waits for the pacing window.
-        Scheduled = "scheduled",
-        /// Nothing to do.
-        Noop = "noop",
-        /// Refused or rolled back.
-        Rejected = "rejected",
+impl Label for ResultMode {
+    const ALL: &'static [Self] = &[
+        Self::Runtime,
+        Self::FileOnly,
+        Self::Reload,
+        Self::Scheduled,
+        Self::Noop,
+        Self::Rejected,
+    ];
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
+    }
+
+    // Written out, so that a new mode cannot be forgotten here.
+    fn index(self) -> usize {
+        match self {
+            Self::Runtime => 0,
+            Self::FileOnly => 1,
+            Self::Reload => 2,
+            Self::Scheduled => 3,
+            Self::Noop => 4,
+            Self::Rejected => 5,
+        }
+    }
+}
+
+impl Label for OpKind {
+    const ALL: &'static [Self] = &{
+        let mut kinds = [OpKind::ALL[0].0; OpKind::ALL.len()];
+        let mut i = 0;
+        while i < kinds.len() {
+            kinds[i] = OpKind::ALL[i].0;
+            i += 1;
+        }
+        kinds
+    };
+
+    fn as_str(self) -> &'static str {
+        let named = OpKind::ALL.iter().find(|(kind, _)| *kind == self);
+        named.map_or("", |(_, name)| name)
     }
 }
 
@@ -127,60 +157,6 @@ labels! {
         OpsExecutable = "ops_executable",
         /// A recovery reload succeeded.
         RecoveryReload = "recovery_reload",
-    }
-}
-
-labels! {
-    /// The kinds of runtime ops.
-    OpKind {
-        /// `backend_add`
-        BackendAdd = "backend_add",
-        /// `backend_publish`
-        BackendPublish = "backend_publish",
-        /// `backend_unpublish`
-        BackendUnpublish = "backend_unpublish",
-        /// `backend_del`
-        BackendDel = "backend_del",
-        /// `wait_be_removable`
-        WaitBeRemovable = "wait_be_removable",
-        /// `server_add`
-        ServerAdd = "server_add",
-        /// `server_enable`
-        ServerEnable = "server_enable",
-        /// `server_disable`
-        ServerDisable = "server_disable",
-        /// `server_set_addr`
-        ServerSetAddr = "server_set_addr",
-        /// `server_set_weight`
-        ServerSetWeight = "server_set_weight",
-        /// `server_set_state`
-        ServerSetState = "server_set_state",
-        /// `wait_srv_removable`
-        WaitSrvRemovable = "wait_srv_removable",
-        /// `shutdown_sessions`
-        ShutdownSessions = "shutdown_sessions",
-        /// `server_del`
-        ServerDel = "server_del",
-        /// `map_add`
-        MapAdd = "map_add",
-        /// `map_set`
-        MapSet = "map_set",
-        /// `map_del`
-        MapDel = "map_del",
-        /// `map_replace`
-        MapReplace = "map_replace",
-        /// `cert_set`
-        CertSet = "cert_set",
-        /// `cert_new`
-        CertNew = "cert_new",
-        /// `ca_set`
-        CaSet = "ca_set",
-        /// `ca_new`
-        CaNew = "ca_new",
-        /// `crtlist_add`
-        CrtlistAdd = "crtlist_add",
-        /// `crtlist_del`
-        CrtlistDel = "crtlist_del",
     }
 }
 
@@ -264,6 +240,28 @@ labels! {
     }
 }
 
+impl RejectStage {
+    /// The label of a stage of the contract; `None` for a batch on the running worker
+    /// that failed, which does not reject its apply.
+    #[must_use]
+    pub fn of(stage: Stage) -> Option<Self> {
+        match stage {
+            Stage::Startup => Some(Self::Startup),
+            Stage::Busy => Some(Self::Busy),
+            Stage::Request => Some(Self::Request),
+            Stage::Manifest => Some(Self::Manifest),
+            Stage::Parts => Some(Self::Parts),
+            Stage::Backup => Some(Self::Backup),
+            Stage::Write => Some(Self::Write),
+            Stage::Reload => Some(Self::Reload),
+            Stage::Revert => Some(Self::Revert),
+            Stage::RevertReload => Some(Self::RevertReload),
+            Stage::ScheduledReload => Some(Self::ScheduledReload),
+            Stage::InPlace => None,
+        }
+    }
+}
+
 impl HttpPath {
     /// The label of a request's path, its query cut off.
     #[must_use]
@@ -333,7 +331,7 @@ mod tests {
 
     #[test]
     fn every_set_is_dense_and_its_texts_are_distinct() {
-        dense::<ApplyMode>();
+        dense::<ResultMode>();
         dense::<RejectStage>();
         dense::<ReloadResult>();
         dense::<Invariant>();
@@ -342,8 +340,29 @@ mod tests {
         dense::<DeleteOutcome>();
         dense::<HttpPath>();
         dense::<HttpCode>();
-        assert_eq!(OpKind::ALL.len(), 24);
+        assert_eq!(<OpKind as Label>::ALL.len(), 24);
         assert_eq!(Invariant::ALL.len(), 9);
+    }
+
+    #[test]
+    fn a_stage_keeps_its_name() {
+        for stage in [
+            Stage::Startup,
+            Stage::Busy,
+            Stage::Request,
+            Stage::Manifest,
+            Stage::Parts,
+            Stage::Backup,
+            Stage::Write,
+            Stage::Reload,
+            Stage::Revert,
+            Stage::RevertReload,
+            Stage::ScheduledReload,
+        ] {
+            let label = RejectStage::of(stage).map(Label::as_str);
+            assert_eq!(label, Some(stage.as_str()));
+        }
+        assert_eq!(RejectStage::of(Stage::InPlace), None);
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn the_contracts_names_are_exposed_at_zero_from_the_start() {
             );
         }
     }
-    for kind in OpKind::ALL {
+    for kind in <OpKind as Label>::ALL {
         let labels = [("kind", kind.as_str())];
         assert_eq!(parsed.value("haptic_agent_op_errors_total", &labels), zero);
     }
