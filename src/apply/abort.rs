@@ -33,6 +33,10 @@ impl Tx {
     /// NACK after the first rename: the last known good set goes back.
     pub(super) fn abort(&mut self, agent: &Agent, mut report: Report, failure: Failure) -> Answer {
         let performed = self.undo(agent, &failure);
+        if let Some(pending) = &mut self.record.pending {
+            // It is never dropped; what it loads now is the restored set.
+            pending.plan_id.clone_from(&self.record.lkg_plan_id);
+        }
         report.rollback = Some(Rollback { performed, reloaded: false });
         self.reject(agent, report, failure)
     }

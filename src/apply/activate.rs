@@ -91,6 +91,7 @@ impl Tx {
     fn schedule(&mut self, job: Job<'_>, due: i128) -> Answer {
         log::info!(plan_id = job.manifest.plan_id; "the reload waits for the pacing window to end");
         self.record.pending = Some(PendingReload { plan_id: job.manifest.plan_id.clone(), due });
+        self.arm(job.agent);
         self.end_scheduled(job, due)
     }
 
@@ -188,7 +189,7 @@ impl Tx {
         };
         agent.metrics.reloads.of(result).inc();
         if let Some(took) = took {
-            agent.metrics.reload_duration.observe(took.as_secs_f64());
+            agent.metrics.reload_duration.observe(took);
             self.last_reload_end = Some(agent.clock.now());
             self.record.last_reload_end = Some(agent.clock.wall().0);
         }

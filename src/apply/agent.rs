@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::blob::BlobFile;
 use crate::store::state_file::StateFile;
-use crate::wire::manifest::{FileKind, Manifest};
+use crate::wire::manifest::{FileKind, Manifest, Mode, ReservedPaths};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict};
 
@@ -37,6 +37,8 @@ pub struct Settings {
     pub file_mode: u32,
     /// Mode bits of a new certificate.
     pub secret_mode: u32,
+    /// Names below the base directory that no manifest may use.
+    pub reserved: ReservedPaths,
 }
 
 impl Settings {
@@ -126,6 +128,12 @@ impl Agent {
         }
     }
 
+    /// Names below the base directory that no manifest may use.
+    #[must_use]
+    pub fn reserved_paths(&self) -> &ReservedPaths {
+        &self.settings.reserved
+    }
+
     /// Fence and known-bad cache, before the body is read. The slot bounds uploads and
     /// is held until the answer.
     ///
@@ -138,7 +146,7 @@ impl Agent {
     ) -> Result<Upload<'a>, Early> {
         let view = self.view();
         view.baseline.admit(&manifest).map_err(Early::Conflict)?;
-        if manifest.mode != crate::wire::manifest::Mode::RevertLkg {
+        if manifest.mode != Mode::RevertLkg {
             let found = self.known_bad().lookup(&manifest, self.clock.now());
             match found {
                 Lookup::Unknown => {}

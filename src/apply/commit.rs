@@ -1,7 +1,7 @@
 //! The good end: plan roles, blob, journal, invariants, in one save.
 
 use crate::store::install;
-use crate::store::journal::{self, Journal};
+use crate::store::journal;
 use crate::wire::digest::hex;
 use crate::wire::manifest::Token;
 use crate::wire::path::ManifestPath;
@@ -141,11 +141,5 @@ impl Tx {
                 log::warn!(error:% = words(&error); "an empty directory cannot be removed");
             }
         }
-    }
-
-    /// Journals whose backups wait for a save.
-    #[cfg(test)]
-    pub(super) fn retired(&self) -> &[Journal] {
-        &self.retired
     }
 }

@@ -64,6 +64,7 @@ impl Tx {
         plan_id: &str,
     ) {
         let stage = Stage::ScheduledReload;
+        self.pending_at = None;
         match activation {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);

@@ -44,6 +44,7 @@ impl Tx {
             return self.reject(agent, report, at_revert(words(&error)));
         }
         self.record.pending = None;
+        self.pending_at = None;
         report.rollback = Some(Rollback { performed: true, reloaded: false });
         report.watch.lap(Leg::Write, agent.clock.now());
         if !self.holds_last_known_good() {
