@@ -1,1 +1,4 @@
 //! Integration tests: one binary, a module a theme.
+
+mod haproxy;
+mod support;
