@@ -4,4 +4,6 @@
 
 mod cli;
 mod fixtures;
+mod haproxy;
 mod http;
+mod support;
