@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use haptic_agent::http::{
-    BodyError, Deadlines, Multipart, Request, Response, ServeError, Server, ServerConfig,
-    ServerStats, Status, Stopper, Waited,
+    BodyError, Deadlines, Multipart, MultipartError, Request, Response, ServeError, Server,
+    ServerConfig, ServerStats, Status, Stopper, Waited,
 };
 
 /// How long a test waits for anything before it calls it broken.
@@ -223,7 +223,7 @@ fn form(request: &mut Request<'_>) -> Response {
                 Ok(length) => {
                     text += &format!("{} {:?} {length}\n", head.name, head.filename);
                 }
-                Err(error) => return refused(&error),
+                Err(error) => break Err(error.into()),
             },
             Ok(None) => break form.finish(),
             Err(error) => break Err(error),
@@ -231,6 +231,7 @@ fn form(request: &mut Request<'_>) -> Response {
     };
     match outcome {
         Ok(()) => Response::text(Status::Ok, &text),
+        Err(MultipartError::Transport(error)) => refused(&error),
         Err(error) => Response::text(Status::BadRequest, &error.to_string()),
     }
 }
