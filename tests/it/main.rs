@@ -1,7 +1,7 @@
 //! Integration tests: one binary, a module a theme.
-
 // A test that cannot go on says so by ending.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
 mod cli;
 mod fixtures;
+mod http;
