@@ -26,7 +26,7 @@ test: servers ## everything, against real HAProxy 3.0, 3.2 and 3.4
 
 check: lint ## format, lints, documentation, manual pages, help texts
 	$(CARGO) fmt --check
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
 	$(CARGO) test --locked --test it cli::pages
 
 lint: ## clippy, shellcheck and mandoc, warnings denied

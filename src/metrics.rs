@@ -199,7 +199,7 @@ const ACCEPT_ERRORS: Family = counter(
 const SHED: Family = counter(
     "haptic_agent_http_connections_shed_total",
     &[],
-    "Connections ended to make room for a new one.",
+    "Connections ended, or answered 503 at once, because too many were open.",
 );
 const PANICS: Family = counter(
     "haptic_agent_http_panics_total",

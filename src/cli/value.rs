@@ -6,10 +6,13 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::http::addr::ListenAddr;
+use crate::store::lock::LOCK_FILE;
+use crate::store::mounts::{LKG_DIR, TMP_DIR};
+use crate::store::transfer::COPY_NAME;
 use crate::wire::limits::{MAX_RELOAD_INTERVAL_MS, MAX_RELOAD_MS};
 use crate::wire::path::ManifestPath;
 
@@ -23,8 +26,15 @@ pub const MAX_STATE_FILE_BYTES: usize = 200;
 /// The least reload timeout: a refusal of a large configuration needs part of it.
 const MIN_RELOAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Names below the base directory that the agent uses for other things.
-const TAKEN_NAMES: [&str; 3] = [".haptic-agent-plan.bin", ".haptic-tmp", ".haptic-lkg"];
+/// How the other files start that the agent keeps in the base directory: the plan, its
+/// lock, what is received, backups, copies.
+const TAKEN_NAMES: [&str; 5] = [
+    ".haptic-agent-plan.bin",
+    LOCK_FILE,
+    TMP_DIR,
+    LKG_DIR,
+    COPY_NAME,
+];
 
 /// How far the agent goes to keep what it wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +106,7 @@ pub(super) fn state_file(text: &OsStr) -> Result<String, Expected> {
     if text.len() > MAX_STATE_FILE_BYTES {
         return Err(format!("at most {MAX_STATE_FILE_BYTES} bytes"));
     }
-    if TAKEN_NAMES.contains(&text) {
+    if TAKEN_NAMES.iter().any(|taken| text.starts_with(taken)) {
         return Err("a name that the agent does not use for something else".into());
     }
     Ok(text.into())
@@ -199,25 +209,13 @@ pub(super) fn log_level(text: &str) -> Result<log::LevelFilter, Expected> {
     }
 }
 
-/// `:port`, `a.b.c.d:port` or `[v6]:port`. Host names are refused: resolving one is a
-/// wait without a bound, and which of its addresses to take would be a guess.
+/// A listen address, kept as text; the listener takes it apart again.
 pub(super) fn listen(text: &OsStr) -> Result<String, Expected> {
-    let parsed = text.to_str().and_then(|text| {
-        let (host, port) = text.rsplit_once(':')?;
-        let numeric = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-        port.parse::<u16>().ok().filter(|_| numeric)?;
-        match host.strip_prefix('[').map(|h| h.strip_suffix(']')) {
-            Some(inner) => {
-                inner?.parse::<Ipv6Addr>().ok().map(IpAddr::V6)?;
-            }
-            None if host.is_empty() => {}
-            None => {
-                host.parse::<Ipv4Addr>().ok().map(IpAddr::V4)?;
-            }
-        }
-        Some(text.to_owned())
-    });
-    parsed.ok_or_else(|| "an address like :5555, 127.0.0.1:5555 or [::1]:5555".into())
+    let text = utf8(text)?;
+    match text.parse::<ListenAddr>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("an address like :5555, 127.0.0.1:5555 or [::1]:5555".into()),
+    }
 }
 
 #[cfg(test)]
@@ -346,6 +344,8 @@ mod tests {
             ".haptic-lkg",
             ".haptic-tmp",
             ".haptic-agent-plan.bin",
+            ".haptic-agent.lock",
+            ".haptic-copy-1",
             &long,
         ] {
             assert!(state_file(os(bad)).is_err(), "{bad:?}");

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::cells::Histogram;
 use super::{Family, Kind};
 
-/// The media type of what [`Exposition::finish`] gives.
+/// The media type of what `render` gives.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A text in the making.
