@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 
-use crate::haproxy::lexical;
 use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::limits::MAX_FILES_BYTES;
@@ -12,7 +11,6 @@ use super::agent::Agent;
 use super::machine::Event;
 use super::outcome::{Leg, Report, millis};
 use super::plan::ReloadWhy;
-use super::port::words;
 use super::record::PendingReload;
 use super::run::Job;
 use super::tx::Tx;
@@ -211,9 +209,12 @@ impl Tx {
                 "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
             ));
         }
-        let version = self.worker.as_ref().map(|info| &info.version);
-        lexical::look(&bytes, version)
-            .map_err(|fault| format!("{config}: {}; no reload was sent", words(&fault)))
+        if bytes.is_empty() {
+            return Err(format!(
+                "{config} is empty; no reload was sent, because HAProxy loads it as a success and stops listening"
+            ));
+        }
+        Ok(())
     }
 
     /// An apply's timing while its reload is judged elsewhere.

@@ -110,7 +110,10 @@ impl Tx {
             if let Err(failure) = self.write_tree(agent, plan) {
                 return self.abort(agent, job.report, failure);
             }
-            stage.finish();
+            // Parts that were sent although the agent holds them are removed with it.
+            if writes.len() == parts.len() {
+                stage.finish();
+            }
         } else {
             self.record.owned.clone_from(&plan.owned);
             job.report.watch.lap(Leg::Admit, agent.clock.now());
