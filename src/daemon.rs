@@ -44,9 +44,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// # Errors
 /// Why it could not start, or could not go on, with the exit code that says so.
 pub fn run(config: Config) -> Result<(), Report> {
-    let cannot_start = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Report::new(Exit::CannotStart, error)
-    };
+    let cannot_start =
+        |error: Box<dyn std::error::Error + Send + Sync>| Report::new(Exit::CannotStart, error);
     let connections = (API_CONNECTIONS + METRICS_CONNECTIONS) as u64;
     sys::raise_nofile_limit(connections + OTHER_DESCRIPTORS)
         .map_err(|error| cannot_start(error.into()))?;
@@ -78,7 +77,10 @@ pub fn run(config: Config) -> Result<(), Report> {
     watch_signals(stoppers.to_vec(), Arc::clone(&agent))
         .map_err(|error| cannot_start(error.into()))?;
 
-    let metrics_api = MetricsApi { metrics: Arc::clone(&metrics), api: api.stats() };
+    let metrics_api = MetricsApi {
+        metrics: Arc::clone(&metrics),
+        api: api.stats(),
+    };
     let metrics_thread = spawn("metrics", move || {
         if let Err(error) = metrics_server.run(Arc::new(metrics_api)) {
             Report::new(Exit::Failed, error).log();
@@ -96,7 +98,11 @@ pub fn run(config: Config) -> Result<(), Report> {
         .map_err(|error| cannot_start(error.into()))?
     };
 
-    let served = api.run(Arc::new(Api { agent: Arc::clone(&agent), auth, metrics }));
+    let served = api.run(Arc::new(Api {
+        agent: Arc::clone(&agent),
+        auth,
+        metrics,
+    }));
     agent.stop();
     for stopper in stoppers {
         stopper.stop();
@@ -126,7 +132,15 @@ fn agent(config: &Config, store: Store, metrics: Arc<Metrics>) -> Agent {
         secret_mode: config.secret_mode.bits(),
         reserved: ReservedPaths::new(config.reserved_paths()),
     };
-    Agent::new(settings, store, &config.state_file, BLOB_FILE, Arc::new(sockets), clock, metrics)
+    Agent::new(
+        settings,
+        store,
+        &config.state_file,
+        BLOB_FILE,
+        Arc::new(sockets),
+        clock,
+        metrics,
+    )
 }
 
 fn open_base(base: &Path) -> Result<DiskFs, StoreError> {
@@ -139,8 +153,14 @@ fn bind(
     max_connections: usize,
 ) -> Result<Server, Box<dyn std::error::Error + Send + Sync>> {
     let address: ListenAddr = address.parse()?;
-    let server =
-        Server::bind(&address, ServerConfig { name, max_connections, deadlines: Deadlines::default() })?;
+    let server = Server::bind(
+        &address,
+        ServerConfig {
+            name,
+            max_connections,
+            deadlines: Deadlines::default(),
+        },
+    )?;
     log::info!(listener = name, address:% = server.local_addr(); "listening");
     Ok(server)
 }

@@ -6,9 +6,7 @@
 use std::io::Read as _;
 
 use crate::apply::{Agent, Answer, Early, PartError, Upload};
-use crate::http::multipart::{
-    Multipart, MultipartError, PartHead, boundary_of, percent_decoded,
-};
+use crate::http::multipart::{Multipart, MultipartError, PartHead, boundary_of, percent_decoded};
 use crate::http::{Body, BodyError, Request, Response, Status};
 use crate::metrics::{Metrics, RejectStage};
 use crate::wire::limits::{MAX_APPLY_BODY_BYTES, MAX_FILES, MAX_MANIFEST_BYTES};
@@ -87,7 +85,11 @@ struct Refused {
 
 impl Refused {
     fn bad(stage: Stage, message: impl Into<String>) -> Self {
-        Self { status: Status::BadRequest, stage, message: message.into() }
+        Self {
+            status: Status::BadRequest,
+            stage,
+            message: message.into(),
+        }
     }
 
     /// Framing belongs to the request; a body that is too large belongs to the parts,
@@ -167,7 +169,9 @@ fn manifest(
     parts: &mut Multipart<Body<'_>>,
     reserved: &ReservedPaths,
 ) -> Result<Manifest, Refused> {
-    let head = parts.next_part().map_err(|error| Refused::framing(&error))?;
+    let head = parts
+        .next_part()
+        .map_err(|error| Refused::framing(&error))?;
     if head.is_none_or(|head| head.name != "manifest") {
         let message = "the first part must be named manifest";
         return Err(Refused::bad(Stage::Request, message));
@@ -185,7 +189,10 @@ fn manifest(
 
 /// Every part after the manifest, to the closing delimiter.
 fn take_parts(upload: &mut Upload<'_>, mut parts: Multipart<Body<'_>>) -> Result<(), Refused> {
-    while let Some(head) = parts.next_part().map_err(|error| Refused::framing(&error))? {
+    while let Some(head) = parts
+        .next_part()
+        .map_err(|error| Refused::framing(&error))?
+    {
         let taken = if is_blob(upload, &head) {
             upload.blob(&mut parts.part())
         } else {

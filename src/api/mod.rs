@@ -30,5 +30,11 @@ pub(crate) fn json(status: Status, value: &impl Serialize) -> Response {
 
 /// An error answer: `{"stage", "message"}`.
 pub(crate) fn refusal(status: Status, stage: Stage, message: impl Into<String>) -> Response {
-    json(status, &Failure { stage, message: message.into() })
+    json(
+        status,
+        &Failure {
+            stage,
+            message: message.into(),
+        },
+    )
 }

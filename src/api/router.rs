@@ -123,11 +123,15 @@ impl MetricsApi {
     fn take_over(&self) {
         let shown = &self.metrics;
         shown.connections.set(self.api.open.load(Ordering::Relaxed));
-        shown.http_accept_errors.set(self.api.accept_errors.load(Ordering::Relaxed));
+        shown
+            .http_accept_errors
+            .set(self.api.accept_errors.load(Ordering::Relaxed));
         let shed = self.api.refused_busy.load(Ordering::Relaxed)
             + self.api.evicted.load(Ordering::Relaxed);
         shown.http_connections_shed.set(shed);
-        shown.http_panics.set(self.api.panics.load(Ordering::Relaxed));
+        shown
+            .http_panics
+            .set(self.api.panics.load(Ordering::Relaxed));
     }
 }
 

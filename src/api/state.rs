@@ -29,7 +29,10 @@ pub(super) fn get(agent: &Agent, request: &Request<'_>) -> Response {
 
 /// Unknown keys and values are ignored; the last of a repeated key counts.
 fn read(query: Option<&str>) -> StateRead {
-    let mut read = StateRead { verify: false, plan: true };
+    let mut read = StateRead {
+        verify: false,
+        plan: true,
+    };
     for pair in query.unwrap_or_default().split('&') {
         match pair {
             "verify=1" => read.verify = true,

@@ -37,7 +37,10 @@ impl Tx {
             // It is never dropped; what it loads now is the restored set.
             pending.plan_id.clone_from(&self.record.lkg_plan_id);
         }
-        report.rollback = Some(Rollback { performed, reloaded: false });
+        report.rollback = Some(Rollback {
+            performed,
+            reloaded: false,
+        });
         self.reject(agent, report, failure)
     }
 
@@ -56,7 +59,10 @@ impl Tx {
             Some(earlier) => earlier.since,
             None => agent.clock.wall().rfc3339(),
         };
-        self.record.degraded = Some(Degraded { since, reason: reason.to_owned() });
+        self.record.degraded = Some(Degraded {
+            since,
+            reason: reason.to_owned(),
+        });
     }
 
     /// Puts the last known good set back. False if the disk did not let it; the next
@@ -134,7 +140,10 @@ impl Tx {
     pub(super) fn heal(&mut self, agent: &Agent) -> Result<(), Failure> {
         if self.unfinished {
             self.restore(agent).map_err(|error| {
-                at_backup(format!("an earlier apply cannot be undone yet: {}", words(&error)))
+                at_backup(format!(
+                    "an earlier apply cannot be undone yet: {}",
+                    words(&error)
+                ))
             })?;
             self.unsaved = true;
             log::info!("an earlier apply is undone now");

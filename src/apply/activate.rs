@@ -22,7 +22,11 @@ pub(super) enum Activation {
     Loaded(Reload),
     /// HAProxy, or the look at the set before, refused it. `verdict`: the same bytes
     /// would be refused again.
-    Refused { reload: Reload, message: String, verdict: bool },
+    Refused {
+        reload: Reload,
+        message: String,
+        verdict: bool,
+    },
     /// It is not known which worker runs with which files.
     Unconfirmed { reload: Reload, message: String },
     /// The command never reached the master; nothing has happened.
@@ -41,8 +45,7 @@ impl Tx {
             Activation::Loaded(reload) => {
                 job.report.reload = Some(reload);
                 let worker = self.record.worker;
-                if let Err(error) =
-                    self.step(agent, Event::ReloadDone, |note| note.worker = worker)
+                if let Err(error) = self.step(agent, Event::ReloadDone, |note| note.worker = worker)
                 {
                     // The worker has loaded the set: a restart that finds no note of it
                     // reloads once more and comes to the same end.
@@ -50,13 +53,22 @@ impl Tx {
                 }
                 self.commit(job, ResultMode::Reload)
             }
-            Activation::Refused { reload, message, verdict } => {
+            Activation::Refused {
+                reload,
+                message,
+                verdict,
+            } => {
                 job.report.reload = Some(reload);
                 let key = job.key;
-                let failure = Failure { stage: Stage::Reload, message };
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
                 let answer = self.abort(agent, job.report, failure);
                 if let (true, Answer::Result(nack)) = (verdict, &answer) {
-                    agent.known_bad().remember(key, (**nack).clone(), agent.clock.now());
+                    agent
+                        .known_bad()
+                        .remember(key, (**nack).clone(), agent.clock.now());
                 }
                 answer
             }
@@ -65,12 +77,18 @@ impl Tx {
                 let token = job.manifest.token;
                 self.keep_unconfirmed(agent);
                 self.record.applied_token = token;
-                let failure = Failure { stage: Stage::Reload, message };
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
                 self.reject(agent, job.report, failure)
             }
             Activation::Unreachable { reload, message } => {
                 job.report.reload = Some(reload);
-                let failure = Failure { stage: Stage::Reload, message };
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
                 self.abort(agent, job.report, failure)
             }
         }
@@ -88,7 +106,10 @@ impl Tx {
     /// Puts the reload off to `due`.
     fn schedule(&mut self, job: Job<'_>, due: i128) -> Answer {
         log::info!(plan_id = job.manifest.plan_id; "the reload waits for the pacing window to end");
-        self.record.pending = Some(PendingReload { plan_id: job.manifest.plan_id.clone(), due });
+        self.record.pending = Some(PendingReload {
+            plan_id: job.manifest.plan_id.clone(),
+            due,
+        });
         self.arm(job.agent);
         self.end_scheduled(job, due)
     }
@@ -137,7 +158,11 @@ impl Tx {
     pub(super) fn reload(&mut self, agent: &Agent) -> Activation {
         if let Err(message) = self.look_before_reload(agent) {
             agent.metrics.reloads.of(ReloadResult::Refused).inc();
-            return Activation::Refused { reload: Reload::default(), message, verdict: true };
+            return Activation::Refused {
+                reload: Reload::default(),
+                message,
+                verdict: true,
+            };
         }
         // Asked now: an identity from before would take a worker that came up by itself
         // since then for the one that this reload brings.
@@ -148,7 +173,10 @@ impl Tx {
     }
 
     fn judge(&mut self, agent: &Agent, outcome: ReloadOutcome) -> Activation {
-        let mut reload = Reload { performed: true, ..Reload::default() };
+        let mut reload = Reload {
+            performed: true,
+            ..Reload::default()
+        };
         let (activation, result, took) = match outcome {
             ReloadOutcome::Loaded { worker, took, log } => {
                 reload.ok = true;
@@ -162,27 +190,42 @@ impl Tx {
                 }
                 (Activation::Loaded(reload), ReloadResult::Ok, Some(took))
             }
-            ReloadOutcome::Refused { log, took, verdict_on_files } => {
+            ReloadOutcome::Refused {
+                log,
+                took,
+                verdict_on_files,
+            } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
                 let message = reload
                     .output
                     .clone()
                     .unwrap_or_else(|| "HAProxy refused the reload and did not say why".to_owned());
-                let refused =
-                    Activation::Refused { reload, message, verdict: verdict_on_files };
+                let refused = Activation::Refused {
+                    reload,
+                    message,
+                    verdict: verdict_on_files,
+                };
                 (refused, ReloadResult::Refused, Some(took))
             }
             ReloadOutcome::Unconfirmed { what, took, log } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
                 let message = format!("{what}; the files stay, and what HAProxy runs is unknown");
-                (Activation::Unconfirmed { reload, message }, ReloadResult::Unconfirmed, Some(took))
+                (
+                    Activation::Unconfirmed { reload, message },
+                    ReloadResult::Unconfirmed,
+                    Some(took),
+                )
             }
             ReloadOutcome::Unreachable { what } => {
                 reload.performed = false;
                 let message = format!("the reload could not be asked for: {what}");
-                (Activation::Unreachable { reload, message }, ReloadResult::Failed, None)
+                (
+                    Activation::Unreachable { reload, message },
+                    ReloadResult::Failed,
+                    None,
+                )
             }
         };
         agent.metrics.reloads.of(result).inc();

@@ -173,15 +173,23 @@ impl Agent {
     pub(super) fn publish(&self, tx: &Tx) {
         let view = Arc::new(View::of(tx));
         self.metrics.generation.set(tx.record.generation);
-        self.metrics.reload_pending.set(u64::from(tx.record.pending.is_some()));
+        self.metrics
+            .reload_pending
+            .set(u64::from(tx.record.pending.is_some()));
         self.metrics.files.set(view.files.len() as u64);
-        self.metrics.journal_entries.set(tx.record.journal.entries.len() as u64);
-        self.metrics.cross_device_copies.set(self.store.counters().cross_device());
+        self.metrics
+            .journal_entries
+            .set(tx.record.journal.entries.len() as u64);
+        self.metrics
+            .cross_device_copies
+            .set(self.store.counters().cross_device());
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
     pub(super) fn known_bad(&self) -> MutexGuard<'_, KnownBad> {
-        self.known_bad.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known_bad
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The apply lock. A thread that panicked while it held it left a transaction in the
@@ -190,7 +198,9 @@ impl Agent {
         match self.apply.lock() {
             Ok(tx) => tx,
             Err(_) => {
-                log::error!("an apply broke off in the middle; stopping so that a restart recovers from disk");
+                log::error!(
+                    "an apply broke off in the middle; stopping so that a restart recovers from disk"
+                );
                 exit::now(Exit::Broken)
             }
         }

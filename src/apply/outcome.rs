@@ -52,7 +52,11 @@ pub(super) enum Leg {
 
 impl Stopwatch {
     pub(super) fn start(now: Instant) -> Self {
-        Self { started: now, last: now, timing: Timing::default() }
+        Self {
+            started: now,
+            last: now,
+            timing: Timing::default(),
+        }
     }
 
     /// Everything since the last call belongs to `leg`.
@@ -141,7 +145,11 @@ impl Tx {
 
     fn count(&self, agent: &Agent, result: &ApplyResult, elapsed: Duration) {
         agent.metrics.applies.of(result.mode).inc();
-        agent.metrics.apply_duration.of(result.mode).observe(elapsed);
+        agent
+            .metrics
+            .apply_duration
+            .of(result.mode)
+            .observe(elapsed);
         let told = (
             result.plan_id.as_str(),
             result.mode.as_str(),

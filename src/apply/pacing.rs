@@ -26,7 +26,10 @@ impl Tx {
     /// When the next reload may start, as wall-clock nanoseconds; `None` for now.
     pub(super) fn earliest_reload(&self, agent: &Agent) -> Option<i128> {
         let interval = agent.settings.reload_interval;
-        let since = agent.clock.now().saturating_duration_since(self.last_reload_end?);
+        let since = agent
+            .clock
+            .now()
+            .saturating_duration_since(self.last_reload_end?);
         let left = interval.checked_sub(since).filter(|left| !left.is_zero())?;
         Some(agent.clock.wall().plus(left).0)
     }
@@ -76,7 +79,9 @@ impl Tx {
                 }
                 self.conclude(agent, report, ResultMode::Reload);
             }
-            Activation::Refused { reload, message, .. } => {
+            Activation::Refused {
+                reload, message, ..
+            } => {
                 report.reload = Some(reload);
                 self.record.pending = None;
                 self.abort(agent, report, Failure { stage, message });
@@ -112,13 +117,21 @@ impl Tx {
 impl Agent {
     /// Wakes the background thread.
     pub(super) fn ring(&self) {
-        self.alarm.state.lock().unwrap_or_else(PoisonError::into_inner).look = true;
+        self.alarm
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look = true;
         self.alarm.rang.notify_all();
     }
 
     /// Ends the background thread.
     pub fn stop(&self) {
-        self.alarm.state.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.alarm
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop = true;
         self.alarm.rang.notify_all();
     }
 
@@ -148,7 +161,11 @@ impl Agent {
 
     /// Waits until `wake`, or until somebody rings. True if the process stops.
     pub(super) fn wait_until(&self, wake: Instant) -> bool {
-        let mut state = self.alarm.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .alarm
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         loop {
             if state.stop {
                 return true;

@@ -135,7 +135,12 @@ impl PhaseNote {
     /// A note of nothing but the phase.
     #[must_use]
     pub fn of(phase: Phase) -> Self {
-        Self { phase, worker: None, due: None, failure: None }
+        Self {
+            phase,
+            worker: None,
+            due: None,
+            failure: None,
+        }
     }
 }
 

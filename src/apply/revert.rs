@@ -23,7 +23,10 @@ impl Tx {
         mut report: Report,
     ) -> Answer {
         let lkg = self.record.lkg_plan_id.clone();
-        let at_revert = |message: String| Failure { stage: Stage::Revert, message };
+        let at_revert = |message: String| Failure {
+            stage: Stage::Revert,
+            message,
+        };
         if lkg.is_empty() {
             let message = "no last known good set is known yet: send a full set with mode reload";
             return self.reject(agent, report, at_revert(message.to_owned()));
@@ -45,7 +48,10 @@ impl Tx {
         }
         self.record.pending = None;
         self.pending_at = None;
-        report.rollback = Some(Rollback { performed: true, reloaded: false });
+        report.rollback = Some(Rollback {
+            performed: true,
+            reloaded: false,
+        });
         report.watch.lap(Leg::Write, agent.clock.now());
         if !self.holds_last_known_good() {
             let message = format!(
@@ -58,7 +64,10 @@ impl Tx {
         let (reload, message) = match activation {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);
-                report.rollback = Some(Rollback { performed: true, reloaded: true });
+                report.rollback = Some(Rollback {
+                    performed: true,
+                    reloaded: true,
+                });
                 let schema = self.record.plan_schema_version;
                 self.settle(&lkg, manifest.token, schema, ResultMode::Reload);
                 self.restored_worker = false;
@@ -69,10 +78,19 @@ impl Tx {
                 self.keep_unconfirmed(agent);
                 (reload, message)
             }
-            Activation::Refused { reload, message, .. }
+            Activation::Refused {
+                reload, message, ..
+            }
             | Activation::Unreachable { reload, message } => (reload, message),
         };
         report.reload = Some(reload);
-        self.reject(agent, report, Failure { stage: Stage::RevertReload, message })
+        self.reject(
+            agent,
+            report,
+            Failure {
+                stage: Stage::RevertReload,
+                message,
+            },
+        )
     }
 }

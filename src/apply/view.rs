@@ -50,8 +50,15 @@ impl View {
             .files()
             .iter()
             .map(|(path, seen)| {
-                let kind = record.owned.get(path).copied().unwrap_or(DigestKind::Sha256);
-                let held = HeldFile { digest: seen.hash.digest(kind), size: seen.hash.size };
+                let kind = record
+                    .owned
+                    .get(path)
+                    .copied()
+                    .unwrap_or(DigestKind::Sha256);
+                let held = HeldFile {
+                    digest: seen.hash.digest(kind),
+                    size: seen.hash.size,
+                };
                 (path.clone(), held)
             })
             .collect();
@@ -70,12 +77,9 @@ impl View {
             last_apply: record.last_apply.clone(),
             violation: record.violation.clone(),
             degraded: record.degraded.clone(),
-            blob: record
-                .blob
-                .clone()
-                .filter(|blob| {
-                    !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
-                }),
+            blob: record.blob.clone().filter(|blob| {
+                !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
+            }),
         }
     }
 
@@ -88,9 +92,12 @@ impl View {
         plan_id: &str,
     ) -> ApplyResult {
         plan_id.clone_into(&mut nack.plan_id);
-        nack.applied_plan_id.clone_from(&self.baseline.applied_plan_id);
-        nack.running_plan_id.clone_from(&self.baseline.running_plan_id);
-        nack.worker_ops_plan_id.clone_from(&self.baseline.worker_ops_plan_id);
+        nack.applied_plan_id
+            .clone_from(&self.baseline.applied_plan_id);
+        nack.running_plan_id
+            .clone_from(&self.baseline.running_plan_id);
+        nack.worker_ops_plan_id
+            .clone_from(&self.baseline.worker_ops_plan_id);
         nack.applied_token = self.baseline.applied_token;
         nack.lkg_plan_id.clone_from(&self.baseline.lkg_plan_id);
         nack.haproxy = self.haproxy.clone();

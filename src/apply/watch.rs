@@ -109,9 +109,14 @@ impl Tx {
                 self.worker_loaded(&plan_id);
                 self.conclude(agent, report, ResultMode::Reload);
             }
-            Activation::Refused { reload, message, .. } => {
+            Activation::Refused {
+                reload, message, ..
+            } => {
                 report.reload = Some(reload);
-                let failure = Failure { stage: Stage::ScheduledReload, message };
+                let failure = Failure {
+                    stage: Stage::ScheduledReload,
+                    message,
+                };
                 self.abort(agent, report, failure);
             }
             Activation::Unconfirmed { message, .. } => {

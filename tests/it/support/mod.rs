@@ -13,6 +13,7 @@
     clippy::cast_possible_truncation
 )]
 
+pub(crate) mod agent;
 pub(crate) mod certs;
 pub(crate) mod fake;
 pub(crate) mod haproxy;
