@@ -36,6 +36,7 @@ impl Tx {
         if let Some(pending) = &mut self.record.pending {
             // It is never dropped; what it loads now is the restored set.
             pending.plan_id.clone_from(&self.record.lkg_plan_id);
+            pending.fold = hex(&self.tree.fold());
         }
         report.rollback = Some(Rollback {
             performed,

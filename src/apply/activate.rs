@@ -4,6 +4,7 @@ use std::io::Read as _;
 
 use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
+use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
 use crate::wire::result::{Failure, Reload, ResultMode, Stage};
 
@@ -74,9 +75,7 @@ impl Tx {
             }
             Activation::Unconfirmed { reload, message } => {
                 job.report.reload = Some(reload);
-                let token = job.manifest.token;
                 self.keep_unconfirmed(agent);
-                self.record.applied_token = token;
                 let failure = Failure {
                     stage: Stage::Reload,
                     message,
@@ -109,6 +108,7 @@ impl Tx {
         self.record.pending = Some(PendingReload {
             plan_id: job.manifest.plan_id.clone(),
             due,
+            fold: hex(&self.tree.fold()),
         });
         self.arm(job.agent);
         self.end_scheduled(job, due)
@@ -124,6 +124,7 @@ impl Tx {
             return self.abort(job.agent, job.report, failure);
         };
         pending.plan_id.clone_from(&job.manifest.plan_id);
+        pending.fold = hex(&self.tree.fold());
         let due = pending.due;
         self.end_scheduled(job, due)
     }

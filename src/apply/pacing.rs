@@ -8,11 +8,13 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use crate::wire::digest::hex;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
 use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
+use super::port::words;
 use super::tx::Tx;
 
 /// How often the background look comes by when nothing else is due.
@@ -49,10 +51,11 @@ impl Tx {
             self.pending_at = Some(agent.clock.now() + RETRY_AFTER);
             return;
         }
-        let foreign = match self.look_at_tree(agent) {
-            Ok(foreign) => foreign,
-            Err(_) => true,
-        };
+        if let Err(error) = self.look_at_tree(agent) {
+            log::error!(error:% = words(&error); "the tree cannot be read");
+            self.record.forget_baseline();
+        }
+        let foreign = hex(&self.tree.fold()) != pending.fold;
         log::info!(plan_id = pending.plan_id; "the scheduled reload is due");
         let activation = self.reload(agent);
         self.fired(agent, report, activation, foreign, &pending.plan_id);

@@ -281,10 +281,13 @@ impl Tx {
         if let Err(error) = self.enter(Event::ReloadScheduled) {
             let _ = error.at(Stage::Write);
         }
+        let fold = hex(&self.tree.fold());
         let pending = self.record.pending.get_or_insert(PendingReload {
             plan_id: String::new(),
             due,
+            fold: String::new(),
         });
+        pending.fold = fold;
         pending.plan_id.clone_from(&intent.plan_id);
         let schema = intent.plan_schema_version;
         self.settle(&intent.plan_id, intent.token, schema, ResultMode::Scheduled);

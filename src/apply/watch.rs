@@ -6,6 +6,7 @@
 //! keeps restarting is not helped by more.
 
 use crate::store::tree::Tree;
+use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
@@ -96,7 +97,11 @@ impl Tx {
         self.restored_worker = true;
         if let Some(due) = self.earliest_reload(agent) {
             log::info!(plan_id; "the applied set is on disk; a reload of it is scheduled");
-            self.record.pending = Some(PendingReload { plan_id, due });
+            self.record.pending = Some(PendingReload {
+                plan_id,
+                due,
+                fold: hex(&self.tree.fold()),
+            });
             self.save_quietly(agent);
             self.arm(agent);
             return;
