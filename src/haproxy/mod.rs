@@ -10,19 +10,25 @@
 //! in as bytes. Nothing here parses an HAProxy configuration.
 
 pub mod alerts;
+pub mod command;
 pub mod identity;
 pub mod inventory;
 pub mod master;
 pub mod reload;
+pub mod reply;
+pub mod session;
 pub mod socket;
 pub mod version;
 pub mod wait;
 pub mod worker;
 
+pub use command::Command;
 pub use identity::{Identity, WorkerInfo};
 pub use inventory::RuntimeInventory;
 pub use master::MasterSocket;
 pub use reload::{ReloadOutcome, reload};
+pub use reply::Reply;
+pub use session::Session;
 pub use version::HaproxyVersion;
 pub use wait::Deadline;
 pub use worker::WorkerSocket;

@@ -11,6 +11,7 @@
 mod broken;
 mod listing;
 mod reload;
+mod session;
 
 use crate::support::haproxy::{Haproxy, Version, minimal};
 use haptic_agent::haproxy::{Deadline, MasterSocket, WorkerInfo, WorkerSocket};
