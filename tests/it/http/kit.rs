@@ -282,6 +282,13 @@ impl Client {
         self.answer()
     }
 
+    /// As [`get`](Self::get), for a server that may refuse or hang up.
+    pub(super) fn try_get(&mut self, path: &str) -> io::Result<Answer> {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n");
+        self.stream.write_all(text.as_bytes())?;
+        self.try_answer(false)
+    }
+
     pub(super) fn answer(&mut self) -> Answer {
         self.try_answer(false).unwrap()
     }
