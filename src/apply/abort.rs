@@ -33,7 +33,15 @@ impl Tx {
     /// NACK after the first rename: the last known good set goes back.
     pub(super) fn abort(&mut self, agent: &Agent, mut report: Report, failure: Failure) -> Answer {
         let performed = self.undo(agent, &failure);
-        report.rollback = Some(Rollback { performed, reloaded: false });
+        if let Some(pending) = &mut self.record.pending {
+            // It is never dropped; what it loads now is the restored set.
+            pending.plan_id.clone_from(&self.record.lkg_plan_id);
+            pending.fold = hex(&self.tree.fold());
+        }
+        report.rollback = Some(Rollback {
+            performed,
+            reloaded: false,
+        });
         self.reject(agent, report, failure)
     }
 
@@ -52,7 +60,10 @@ impl Tx {
             Some(earlier) => earlier.since,
             None => agent.clock.wall().rfc3339(),
         };
-        self.record.degraded = Some(Degraded { since, reason: reason.to_owned() });
+        self.record.degraded = Some(Degraded {
+            since,
+            reason: reason.to_owned(),
+        });
     }
 
     /// Puts the last known good set back. False if the disk did not let it; the next
@@ -130,7 +141,10 @@ impl Tx {
     pub(super) fn heal(&mut self, agent: &Agent) -> Result<(), Failure> {
         if self.unfinished {
             self.restore(agent).map_err(|error| {
-                at_backup(format!("an earlier apply cannot be undone yet: {}", words(&error)))
+                at_backup(format!(
+                    "an earlier apply cannot be undone yet: {}",
+                    words(&error)
+                ))
             })?;
             self.unsaved = true;
             log::info!("an earlier apply is undone now");

@@ -2,9 +2,9 @@
 
 use std::io::Read as _;
 
-use crate::haproxy::lexical;
 use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
+use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
 use crate::wire::result::{Failure, Reload, ResultMode, Stage};
 
@@ -12,7 +12,6 @@ use super::agent::Agent;
 use super::machine::Event;
 use super::outcome::{Leg, Report, millis};
 use super::plan::ReloadWhy;
-use super::port::words;
 use super::record::PendingReload;
 use super::run::Job;
 use super::tx::Tx;
@@ -24,7 +23,11 @@ pub(super) enum Activation {
     Loaded(Reload),
     /// HAProxy, or the look at the set before, refused it. `verdict`: the same bytes
     /// would be refused again.
-    Refused { reload: Reload, message: String, verdict: bool },
+    Refused {
+        reload: Reload,
+        message: String,
+        verdict: bool,
+    },
     /// It is not known which worker runs with which files.
     Unconfirmed { reload: Reload, message: String },
     /// The command never reached the master; nothing has happened.
@@ -43,8 +46,7 @@ impl Tx {
             Activation::Loaded(reload) => {
                 job.report.reload = Some(reload);
                 let worker = self.record.worker;
-                if let Err(error) =
-                    self.step(agent, Event::ReloadDone, |note| note.worker = worker)
+                if let Err(error) = self.step(agent, Event::ReloadDone, |note| note.worker = worker)
                 {
                     // The worker has loaded the set: a restart that finds no note of it
                     // reloads once more and comes to the same end.
@@ -52,27 +54,40 @@ impl Tx {
                 }
                 self.commit(job, ResultMode::Reload)
             }
-            Activation::Refused { reload, message, verdict } => {
+            Activation::Refused {
+                reload,
+                message,
+                verdict,
+            } => {
                 job.report.reload = Some(reload);
                 let key = job.key;
-                let failure = Failure { stage: Stage::Reload, message };
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
                 let answer = self.abort(agent, job.report, failure);
                 if let (true, Answer::Result(nack)) = (verdict, &answer) {
-                    agent.known_bad().remember(key, (**nack).clone(), agent.clock.now());
+                    agent
+                        .known_bad()
+                        .remember(key, (**nack).clone(), agent.clock.now());
                 }
                 answer
             }
             Activation::Unconfirmed { reload, message } => {
                 job.report.reload = Some(reload);
-                let token = job.manifest.token;
                 self.keep_unconfirmed(agent);
-                self.record.applied_token = token;
-                let failure = Failure { stage: Stage::Reload, message };
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
                 self.reject(agent, job.report, failure)
             }
             Activation::Unreachable { reload, message } => {
                 job.report.reload = Some(reload);
-                let failure = Failure { stage: Stage::Reload, message };
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
                 self.abort(agent, job.report, failure)
             }
         }
@@ -90,7 +105,12 @@ impl Tx {
     /// Puts the reload off to `due`.
     fn schedule(&mut self, job: Job<'_>, due: i128) -> Answer {
         log::info!(plan_id = job.manifest.plan_id; "the reload waits for the pacing window to end");
-        self.record.pending = Some(PendingReload { plan_id: job.manifest.plan_id.clone(), due });
+        self.record.pending = Some(PendingReload {
+            plan_id: job.manifest.plan_id.clone(),
+            due,
+            fold: hex(&self.tree.fold()),
+        });
+        self.arm(job.agent);
         self.end_scheduled(job, due)
     }
 
@@ -104,6 +124,7 @@ impl Tx {
             return self.abort(job.agent, job.report, failure);
         };
         pending.plan_id.clone_from(&job.manifest.plan_id);
+        pending.fold = hex(&self.tree.fold());
         let due = pending.due;
         self.end_scheduled(job, due)
     }
@@ -138,7 +159,11 @@ impl Tx {
     pub(super) fn reload(&mut self, agent: &Agent) -> Activation {
         if let Err(message) = self.look_before_reload(agent) {
             agent.metrics.reloads.of(ReloadResult::Refused).inc();
-            return Activation::Refused { reload: Reload::default(), message, verdict: true };
+            return Activation::Refused {
+                reload: Reload::default(),
+                message,
+                verdict: true,
+            };
         }
         // Asked now: an identity from before would take a worker that came up by itself
         // since then for the one that this reload brings.
@@ -149,7 +174,10 @@ impl Tx {
     }
 
     fn judge(&mut self, agent: &Agent, outcome: ReloadOutcome) -> Activation {
-        let mut reload = Reload { performed: true, ..Reload::default() };
+        let mut reload = Reload {
+            performed: true,
+            ..Reload::default()
+        };
         let (activation, result, took) = match outcome {
             ReloadOutcome::Loaded { worker, took, log } => {
                 reload.ok = true;
@@ -163,32 +191,47 @@ impl Tx {
                 }
                 (Activation::Loaded(reload), ReloadResult::Ok, Some(took))
             }
-            ReloadOutcome::Refused { log, took, verdict_on_files } => {
+            ReloadOutcome::Refused {
+                log,
+                took,
+                verdict_on_files,
+            } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
                 let message = reload
                     .output
                     .clone()
                     .unwrap_or_else(|| "HAProxy refused the reload and did not say why".to_owned());
-                let refused =
-                    Activation::Refused { reload, message, verdict: verdict_on_files };
+                let refused = Activation::Refused {
+                    reload,
+                    message,
+                    verdict: verdict_on_files,
+                };
                 (refused, ReloadResult::Refused, Some(took))
             }
             ReloadOutcome::Unconfirmed { what, took, log } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
                 let message = format!("{what}; the files stay, and what HAProxy runs is unknown");
-                (Activation::Unconfirmed { reload, message }, ReloadResult::Unconfirmed, Some(took))
+                (
+                    Activation::Unconfirmed { reload, message },
+                    ReloadResult::Unconfirmed,
+                    Some(took),
+                )
             }
             ReloadOutcome::Unreachable { what } => {
                 reload.performed = false;
                 let message = format!("the reload could not be asked for: {what}");
-                (Activation::Unreachable { reload, message }, ReloadResult::Failed, None)
+                (
+                    Activation::Unreachable { reload, message },
+                    ReloadResult::Failed,
+                    None,
+                )
             }
         };
         agent.metrics.reloads.of(result).inc();
         if let Some(took) = took {
-            agent.metrics.reload_duration.observe(took.as_secs_f64());
+            agent.metrics.reload_duration.observe(took);
             self.last_reload_end = Some(agent.clock.now());
             self.record.last_reload_end = Some(agent.clock.wall().0);
         }
@@ -210,9 +253,12 @@ impl Tx {
                 "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
             ));
         }
-        let version = self.worker.as_ref().map(|info| &info.version);
-        lexical::look(&bytes, version)
-            .map_err(|fault| format!("{config}: {}; no reload was sent", words(&fault)))
+        if bytes.is_empty() {
+            return Err(format!(
+                "{config} is empty; no reload was sent, because HAProxy loads it as a success and stops listening"
+            ));
+        }
+        Ok(())
     }
 
     /// An apply's timing while its reload is judged elsewhere.

@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::blob::BlobFile;
 use crate::store::state_file::StateFile;
-use crate::wire::manifest::{FileKind, Manifest};
+use crate::wire::manifest::{FileKind, Manifest, Mode, ReservedPaths};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict};
 
@@ -37,6 +37,8 @@ pub struct Settings {
     pub file_mode: u32,
     /// Mode bits of a new certificate.
     pub secret_mode: u32,
+    /// Names below the base directory that no manifest may use.
+    pub reserved: ReservedPaths,
 }
 
 impl Settings {
@@ -126,6 +128,12 @@ impl Agent {
         }
     }
 
+    /// Names below the base directory that no manifest may use.
+    #[must_use]
+    pub fn reserved_paths(&self) -> &ReservedPaths {
+        &self.settings.reserved
+    }
+
     /// Fence and known-bad cache, before the body is read. The slot bounds uploads and
     /// is held until the answer.
     ///
@@ -138,7 +146,7 @@ impl Agent {
     ) -> Result<Upload<'a>, Early> {
         let view = self.view();
         view.baseline.admit(&manifest).map_err(Early::Conflict)?;
-        if manifest.mode != crate::wire::manifest::Mode::RevertLkg {
+        if manifest.mode != Mode::RevertLkg {
             let found = self.known_bad().lookup(&manifest, self.clock.now());
             match found {
                 Lookup::Unknown => {}
@@ -165,15 +173,23 @@ impl Agent {
     pub(super) fn publish(&self, tx: &Tx) {
         let view = Arc::new(View::of(tx));
         self.metrics.generation.set(tx.record.generation);
-        self.metrics.reload_pending.set(u64::from(tx.record.pending.is_some()));
+        self.metrics
+            .reload_pending
+            .set(u64::from(tx.record.pending.is_some()));
         self.metrics.files.set(view.files.len() as u64);
-        self.metrics.journal_entries.set(tx.record.journal.entries.len() as u64);
-        self.metrics.cross_device_copies.set(self.store.counters().cross_device());
+        self.metrics
+            .journal_entries
+            .set(tx.record.journal.entries.len() as u64);
+        self.metrics
+            .cross_device_copies
+            .set(self.store.counters().cross_device());
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
     pub(super) fn known_bad(&self) -> MutexGuard<'_, KnownBad> {
-        self.known_bad.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known_bad
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The apply lock. A thread that panicked while it held it left a transaction in the
@@ -182,7 +198,9 @@ impl Agent {
         match self.apply.lock() {
             Ok(tx) => tx,
             Err(_) => {
-                log::error!("an apply broke off in the middle; stopping so that a restart recovers from disk");
+                log::error!(
+                    "an apply broke off in the middle; stopping so that a restart recovers from disk"
+                );
                 exit::now(Exit::Broken)
             }
         }

@@ -1,7 +1,7 @@
 //! The good end: plan roles, blob, journal, invariants, in one save.
 
 use crate::store::install;
-use crate::store::journal::{self, Journal};
+use crate::store::journal;
 use crate::wire::digest::hex;
 use crate::wire::manifest::Token;
 use crate::wire::path::ManifestPath;
@@ -23,7 +23,12 @@ impl Tx {
         job.report.watch.lap(Leg::Ops, agent.clock.now());
         let plan_id = job.manifest.plan_id.clone();
         self.store_blob(agent, &plan_id, job.blob.take());
-        self.settle(&plan_id, job.manifest.token, job.manifest.plan_schema_version, mode);
+        self.settle(
+            &plan_id,
+            job.manifest.token,
+            job.manifest.plan_schema_version,
+            mode,
+        );
         self.restored_worker = false;
         self.check_invariants(&job, mode);
         self.rest(agent);
@@ -109,7 +114,12 @@ impl Tx {
                     None
                 }
             };
-        } else if self.record.blob.take_if(|blob| blob.plan_id != plan_id).is_some() {
+        } else if self
+            .record
+            .blob
+            .take_if(|blob| blob.plan_id != plan_id)
+            .is_some()
+        {
             if let Err(error) = agent.blob.remove() {
                 log::warn!(error:% = words(&error); "an old plan blob cannot be removed");
             }
@@ -122,12 +132,20 @@ impl Tx {
         let in_use = |dir: &str| {
             let inside = format!("{dir}/");
             owned
-                .range::<str, _>((std::ops::Bound::Included(inside.as_str()), std::ops::Bound::Unbounded))
+                .range::<str, _>((
+                    std::ops::Bound::Included(inside.as_str()),
+                    std::ops::Bound::Unbounded,
+                ))
                 .next()
                 .is_some_and(|(path, _): (&ManifestPath, _)| path.as_str().starts_with(&inside))
         };
-        let empty: Vec<&str> =
-            self.record.made_dirs.iter().map(String::as_str).filter(|dir| !in_use(dir)).collect();
+        let empty: Vec<&str> = self
+            .record
+            .made_dirs
+            .iter()
+            .map(String::as_str)
+            .filter(|dir| !in_use(dir))
+            .collect();
         if empty.is_empty() {
             return;
         }
@@ -141,11 +159,5 @@ impl Tx {
                 log::warn!(error:% = words(&error); "an empty directory cannot be removed");
             }
         }
-    }
-
-    /// Journals whose backups wait for a save.
-    #[cfg(test)]
-    pub(super) fn retired(&self) -> &[Journal] {
-        &self.retired
     }
 }

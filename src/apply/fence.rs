@@ -82,7 +82,10 @@ mod tests {
     use crate::wire::op::Op;
 
     fn token(leader_epoch: u64, render_seq: u64) -> Token {
-        Token { leader_epoch, render_seq }
+        Token {
+            leader_epoch,
+            render_seq,
+        }
     }
 
     fn manifest(prev: &str, prev_token: Token, mine: Token) -> Manifest {
@@ -113,25 +116,63 @@ mod tests {
     }
 
     fn verdict(baseline: &Baseline, manifest: &Manifest) -> Option<ConflictReason> {
-        baseline.admit(manifest).err().map(|conflict| conflict.reason)
+        baseline
+            .admit(manifest)
+            .err()
+            .map(|conflict| conflict.reason)
     }
 
     #[test]
     fn every_row_of_the_contract() {
         use ConflictReason::{PrevMismatch, StaleEpoch, UnknownBaseline};
-        let unknown = Baseline { applied_plan_id: String::new(), ..known() };
+        let unknown = Baseline {
+            applied_plan_id: String::new(),
+            ..known()
+        };
         let table = [
             (known(), manifest("p1", token(5, 9), token(5, 10)), None),
             (known(), manifest("p1", token(5, 9), token(5, 1)), None), // render_seq need not grow
             (known(), manifest("p1", token(5, 9), token(6, 1)), None),
-            (known(), manifest("p1", token(5, 9), token(4, 99)), Some(StaleEpoch)),
-            (known(), manifest("p0", token(5, 9), token(4, 99)), Some(StaleEpoch)), // epoch first
-            (known(), manifest("p0", token(5, 9), token(5, 10)), Some(PrevMismatch)),
-            (known(), manifest("", token(5, 9), token(5, 10)), Some(PrevMismatch)),
-            (known(), manifest("p1", token(5, 8), token(5, 10)), Some(PrevMismatch)),
-            (unknown.clone(), manifest("p1", token(5, 9), token(5, 10)), Some(UnknownBaseline)),
-            (unknown.clone(), manifest("", token(5, 9), token(5, 10)), None),
-            (unknown, manifest("", token(0, 0), token(5, 10)), Some(PrevMismatch)),
+            (
+                known(),
+                manifest("p1", token(5, 9), token(4, 99)),
+                Some(StaleEpoch),
+            ),
+            (
+                known(),
+                manifest("p0", token(5, 9), token(4, 99)),
+                Some(StaleEpoch),
+            ), // epoch first
+            (
+                known(),
+                manifest("p0", token(5, 9), token(5, 10)),
+                Some(PrevMismatch),
+            ),
+            (
+                known(),
+                manifest("", token(5, 9), token(5, 10)),
+                Some(PrevMismatch),
+            ),
+            (
+                known(),
+                manifest("p1", token(5, 8), token(5, 10)),
+                Some(PrevMismatch),
+            ),
+            (
+                unknown.clone(),
+                manifest("p1", token(5, 9), token(5, 10)),
+                Some(UnknownBaseline),
+            ),
+            (
+                unknown.clone(),
+                manifest("", token(5, 9), token(5, 10)),
+                None,
+            ),
+            (
+                unknown,
+                manifest("", token(0, 0), token(5, 10)),
+                Some(PrevMismatch),
+            ),
         ];
         for (index, (baseline, manifest, want)) in table.iter().enumerate() {
             assert_eq!(verdict(baseline, manifest), *want, "row {index}");
@@ -150,13 +191,25 @@ mod tests {
     #[test]
     fn in_place_ops_are_fenced_only_when_they_would_run() {
         let mut apply = manifest("p1", token(5, 9), token(5, 10));
-        apply.in_place_ops = vec![Op { kind: "map_set".into(), ..Op::default() }];
+        apply.in_place_ops = vec![Op {
+            kind: "map_set".into(),
+            ..Op::default()
+        }];
         apply.expected_worker_ops_plan_id = Some("p0".into());
         assert_eq!(verdict(&known(), &apply), None);
-        let pending = Baseline { reload_pending: true, ..known() };
-        assert_eq!(verdict(&pending, &apply), Some(ConflictReason::WorkerOpsMismatch));
+        let pending = Baseline {
+            reload_pending: true,
+            ..known()
+        };
+        assert_eq!(
+            verdict(&pending, &apply),
+            Some(ConflictReason::WorkerOpsMismatch)
+        );
         apply.mode = Mode::Reload;
-        assert_eq!(verdict(&known(), &apply), Some(ConflictReason::WorkerOpsMismatch));
+        assert_eq!(
+            verdict(&known(), &apply),
+            Some(ConflictReason::WorkerOpsMismatch)
+        );
         apply.expected_worker_ops_plan_id = Some("p1".into());
         assert_eq!(verdict(&pending, &apply), None);
     }

@@ -36,9 +36,11 @@ impl Gate {
     /// A place for one more upload, or `None` when all are taken.
     #[must_use]
     pub fn upload(&self) -> Option<UploadSlot<'_>> {
-        let taken = self.uploads.fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
-            (taken < MAX_UPLOADS).then_some(taken + 1)
-        });
+        let taken = self
+            .uploads
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
+                (taken < MAX_UPLOADS).then_some(taken + 1)
+            });
         taken.is_ok().then_some(UploadSlot(self))
     }
 }

@@ -3,25 +3,13 @@
 //! A violation is counted, logged at error level and named in the state. It never
 //! panics: a data plane must not take itself down over an assertion.
 
-use crate::metrics::{ApplyMode, Invariant, Label as _};
+use crate::metrics::{Invariant, Label as _};
 use crate::wire::manifest::Mode;
 use crate::wire::result::ResultMode;
 
 use super::agent::Agent;
 use super::run::Job;
 use super::tx::Tx;
-
-/// The metric label of an outcome.
-pub(super) fn mode_label(mode: ResultMode) -> ApplyMode {
-    match mode {
-        ResultMode::Runtime => ApplyMode::Runtime,
-        ResultMode::FileOnly => ApplyMode::FileOnly,
-        ResultMode::Reload => ApplyMode::Reload,
-        ResultMode::Scheduled => ApplyMode::Scheduled,
-        ResultMode::Noop => ApplyMode::Noop,
-        ResultMode::Rejected => ApplyMode::Rejected,
-    }
-}
 
 impl Tx {
     /// Takes note of a violation.
@@ -34,10 +22,10 @@ impl Tx {
     /// Checks what must hold once an apply succeeded, before it is recorded.
     pub(super) fn check_invariants(&mut self, job: &Job<'_>, mode: ResultMode) {
         let agent = job.agent;
-        let reload = job.said.reload.as_ref();
+        let reload = job.report.reload.as_ref();
         let performed = reload.is_some_and(|reload| reload.performed);
         let scheduled = reload.is_some_and(|reload| reload.scheduled_at.is_some());
-        let ran_ops = job.said.op_results.iter().any(|result| result.ok);
+        let ran_ops = job.report.op_results.iter().any(|result| result.ok);
         if self.record.generation != job.generation + 1 {
             let what = "the generation did not move by one";
             self.violated(agent, Invariant::GenerationMonotonic, what);

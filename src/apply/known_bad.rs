@@ -31,17 +31,18 @@ impl SetKey {
     /// The key as the controller declares the set.
     #[must_use]
     pub fn declared(manifest: &Manifest) -> Self {
-        let mut lines: Vec<_> =
-            manifest.files.iter().map(|f| (&f.path, f.digest.to_string(), f.size)).collect();
+        let mut lines: Vec<_> = manifest
+            .files
+            .iter()
+            .map(|f| (&f.path, f.digest.to_string(), f.size))
+            .collect();
         lines.sort_unstable();
         Self::over(lines.into_iter())
     }
 
     /// The key by the agent's own SHA-256 of each file, which no collision can forge.
     #[must_use]
-    pub fn of_content<'a>(
-        files: impl Iterator<Item = (&'a ManifestPath, [u8; 32], u64)>,
-    ) -> Self {
+    pub fn of_content<'a>(files: impl Iterator<Item = (&'a ManifestPath, [u8; 32], u64)>) -> Self {
         Self::over(files.map(|(path, sha256, size)| (path, hex(&sha256), size)))
     }
 
@@ -111,7 +112,11 @@ impl KnownBad {
         if self.entries.len() >= MAX_KNOWN_BAD {
             self.entries.pop_front();
         }
-        self.entries.push_back(Entry { content, at: now, nack });
+        self.entries.push_back(Entry {
+            content,
+            at: now,
+            nack,
+        });
     }
 
     fn find(&self, content: SetKey) -> Lookup {
@@ -122,7 +127,8 @@ impl KnownBad {
     }
 
     fn expire(&mut self, now: Instant) {
-        self.entries.retain(|entry| now.saturating_duration_since(entry.at) < KNOWN_BAD_FOR);
+        self.entries
+            .retain(|entry| now.saturating_duration_since(entry.at) < KNOWN_BAD_FOR);
     }
 }
 
@@ -186,7 +192,10 @@ mod tests {
 
     fn content(names: &[&str]) -> SetKey {
         let hash = ContentHash::of(b"bytes");
-        let mut paths: Vec<_> = names.iter().map(|n| ManifestPath::parse(*n).unwrap()).collect();
+        let mut paths: Vec<_> = names
+            .iter()
+            .map(|n| ManifestPath::parse(*n).unwrap())
+            .collect();
         paths.sort();
         SetKey::of_content(paths.iter().map(|path| (path, hash.sha256, hash.size)))
     }
@@ -198,7 +207,10 @@ mod tests {
         cache.remember(content(&["b", "a"]), nack(), now);
         let again = manifest(&["a", "b"], DigestKind::Sha256);
         assert!(matches!(cache.lookup(&again, now), Lookup::Known(_)));
-        assert_eq!(cache.lookup(&manifest(&["a"], DigestKind::Sha256), now), Lookup::Unknown);
+        assert_eq!(
+            cache.lookup(&manifest(&["a"], DigestKind::Sha256), now),
+            Lookup::Unknown
+        );
     }
 
     #[test]
@@ -206,8 +218,14 @@ mod tests {
         let now = Instant::now();
         let mut cache = KnownBad::default();
         cache.remember(content(&["a"]), nack(), now);
-        assert_eq!(cache.lookup(&manifest(&["a"], DigestKind::Xxh64), now), Lookup::Unknown);
-        assert!(matches!(cache.confirm(content(&["a"]), now), Lookup::Known(_)));
+        assert_eq!(
+            cache.lookup(&manifest(&["a"], DigestKind::Xxh64), now),
+            Lookup::Unknown
+        );
+        assert!(matches!(
+            cache.confirm(content(&["a"]), now),
+            Lookup::Known(_)
+        ));
     }
 
     #[test]
@@ -219,7 +237,10 @@ mod tests {
         }
         assert_eq!(cache.entries.len(), MAX_KNOWN_BAD);
         let last = content(&["f99"]);
-        assert!(matches!(cache.confirm(last, now + KNOWN_BAD_FOR / 2), Lookup::Known(_)));
+        assert!(matches!(
+            cache.confirm(last, now + KNOWN_BAD_FOR / 2),
+            Lookup::Known(_)
+        ));
         assert_eq!(cache.confirm(last, now + KNOWN_BAD_FOR), Lookup::Unknown);
         assert!(cache.is_empty());
     }

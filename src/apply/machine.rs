@@ -161,7 +161,9 @@ mod tests {
     use super::*;
 
     fn run(events: &[Event]) -> Result<Option<Phase>, IllegalStep> {
-        events.iter().try_fold(None, |phase, event| next(phase, *event))
+        events
+            .iter()
+            .try_fold(None, |phase, event| next(phase, *event))
     }
 
     #[test]
@@ -181,7 +183,11 @@ mod tests {
 
     #[test]
     fn a_failure_restores_only_what_can_have_changed() {
-        let early = [Event::PartsStaged, Event::PartsVerified, Event::Failed(Stage::Backup)];
+        let early = [
+            Event::PartsStaged,
+            Event::PartsVerified,
+            Event::Failed(Stage::Backup),
+        ];
         assert_eq!(run(&early), Ok(None));
         let late = [
             Event::PartsStaged,
@@ -200,6 +206,9 @@ mod tests {
             assert!(next(phase, Event::ReloadDone).is_err());
         }
         let error = next(Some(Phase::Staged), Event::Committed).unwrap_err();
-        assert_eq!(error.to_string(), "Committed cannot follow phase Some(Staged)");
+        assert_eq!(
+            error.to_string(),
+            "Committed cannot follow phase Some(Staged)"
+        );
     }
 }

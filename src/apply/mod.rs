@@ -33,5 +33,6 @@ mod tx;
 mod view;
 mod watch;
 
-pub use agent::{Agent, Settings};
-pub use upload::{Answer, Upload};
+pub use agent::{Agent, Early, Settings};
+pub use upload::{Answer, PartError, Upload};
+pub use view::StateRead;

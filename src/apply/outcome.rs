@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use crate::wire::result::{ApplyResult, Failure, OpResult, Reload, ResultMode, Rollback, Timing};
 
 use super::agent::Agent;
-use super::invariants::mode_label;
 use super::port::words;
 use super::tx::Tx;
 
@@ -53,7 +52,11 @@ pub(super) enum Leg {
 
 impl Stopwatch {
     pub(super) fn start(now: Instant) -> Self {
-        Self { started: now, last: now, timing: Timing::default() }
+        Self {
+            started: now,
+            last: now,
+            timing: Timing::default(),
+        }
     }
 
     /// Everything since the last call belongs to `leg`.
@@ -141,9 +144,12 @@ impl Tx {
     }
 
     fn count(&self, agent: &Agent, result: &ApplyResult, elapsed: Duration) {
-        let label = mode_label(result.mode);
-        agent.metrics.applies.of(label).inc();
-        agent.metrics.apply_duration.of(label).observe(elapsed.as_secs_f64());
+        agent.metrics.applies.of(result.mode).inc();
+        agent
+            .metrics
+            .apply_duration
+            .of(result.mode)
+            .observe(elapsed);
         let told = (
             result.plan_id.as_str(),
             result.mode.as_str(),

@@ -8,11 +8,13 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use crate::wire::digest::hex;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
 use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
+use super::port::words;
 use super::tx::Tx;
 
 /// How often the background look comes by when nothing else is due.
@@ -26,7 +28,10 @@ impl Tx {
     /// When the next reload may start, as wall-clock nanoseconds; `None` for now.
     pub(super) fn earliest_reload(&self, agent: &Agent) -> Option<i128> {
         let interval = agent.settings.reload_interval;
-        let since = agent.clock.now().saturating_duration_since(self.last_reload_end?);
+        let since = agent
+            .clock
+            .now()
+            .saturating_duration_since(self.last_reload_end?);
         let left = interval.checked_sub(since).filter(|left| !left.is_zero())?;
         Some(agent.clock.wall().plus(left).0)
     }
@@ -46,10 +51,11 @@ impl Tx {
             self.pending_at = Some(agent.clock.now() + RETRY_AFTER);
             return;
         }
-        let foreign = match self.look_at_tree(agent) {
-            Ok(foreign) => foreign,
-            Err(_) => true,
-        };
+        if let Err(error) = self.look_at_tree(agent) {
+            log::error!(error:% = words(&error); "the tree cannot be read");
+            self.record.forget_baseline();
+        }
+        let foreign = hex(&self.tree.fold()) != pending.fold;
         log::info!(plan_id = pending.plan_id; "the scheduled reload is due");
         let activation = self.reload(agent);
         self.fired(agent, report, activation, foreign, &pending.plan_id);
@@ -64,6 +70,7 @@ impl Tx {
         plan_id: &str,
     ) {
         let stage = Stage::ScheduledReload;
+        self.pending_at = None;
         match activation {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);
@@ -75,7 +82,9 @@ impl Tx {
                 }
                 self.conclude(agent, report, ResultMode::Reload);
             }
-            Activation::Refused { reload, message, .. } => {
+            Activation::Refused {
+                reload, message, ..
+            } => {
                 report.reload = Some(reload);
                 self.record.pending = None;
                 self.abort(agent, report, Failure { stage, message });
@@ -111,13 +120,21 @@ impl Tx {
 impl Agent {
     /// Wakes the background thread.
     pub(super) fn ring(&self) {
-        self.alarm.state.lock().unwrap_or_else(PoisonError::into_inner).look = true;
+        self.alarm
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look = true;
         self.alarm.rang.notify_all();
     }
 
     /// Ends the background thread.
     pub fn stop(&self) {
-        self.alarm.state.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.alarm
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop = true;
         self.alarm.rang.notify_all();
     }
 
@@ -147,7 +164,11 @@ impl Agent {
 
     /// Waits until `wake`, or until somebody rings. True if the process stops.
     pub(super) fn wait_until(&self, wake: Instant) -> bool {
-        let mut state = self.alarm.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .alarm
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         loop {
             if state.stop {
                 return true;

@@ -110,7 +110,11 @@ pub fn choose(manifest: &Manifest, situation: Situation) -> Way {
     if !manifest.ops.is_empty() {
         return Way::Reload(ReloadWhy::OpsNotSupported);
     }
-    if situation.changes { Way::FileOnly } else { Way::Noop }
+    if situation.changes {
+        Way::FileOnly
+    } else {
+        Way::Noop
+    }
 }
 
 /// The steps on disk, in their order.
@@ -161,8 +165,7 @@ pub fn build(
                     kind: file.kind,
                 });
             }
-        } else if !on_disk
-            .is_some_and(|hash| hash.size == file.size && hash.matches(&file.digest))
+        } else if !on_disk.is_some_and(|hash| hash.size == file.size && hash.matches(&file.digest))
         {
             missing.push(file.path.clone());
         }
@@ -171,15 +174,19 @@ pub fn build(
         missing.sort_unstable();
         return Err(missing);
     }
-    plan.writes.sort_by(|a, b| (&a.path == config, &a.path).cmp(&(&b.path == config, &b.path)));
-    plan.deletes = owned.keys().filter(|path| !plan.owned.contains_key(*path)).cloned().collect();
+    plan.writes
+        .sort_by(|a, b| (&a.path == config, &a.path).cmp(&(&b.path == config, &b.path)));
+    plan.deletes = owned
+        .keys()
+        .filter(|path| !plan.owned.contains_key(*path))
+        .cloned()
+        .collect();
     Ok(plan)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::digest::Digest;
     use crate::wire::manifest::{File, Token};
     use crate::wire::op::Op;
 
@@ -221,27 +228,46 @@ mod tests {
         sent: &[(&str, &[u8])],
         owned: &[&str],
     ) -> Result<Plan, Vec<ManifestPath>> {
-        let held: BTreeMap<_, _> =
-            held.iter().map(|(name, bytes)| (path(name), ContentHash::of(bytes))).collect();
+        let held: BTreeMap<_, _> = held
+            .iter()
+            .map(|(name, bytes)| (path(name), ContentHash::of(bytes)))
+            .collect();
         let staged = sent
             .iter()
             .map(|(name, bytes)| {
-                let part =
-                    StagedPart { staged: format!("s/{name}"), hash: ContentHash::of(bytes) };
+                let part = StagedPart {
+                    staged: format!("s/{name}"),
+                    hash: ContentHash::of(bytes),
+                };
                 (path(name), part)
             })
             .collect();
-        let owned = owned.iter().map(|name| (path(name), DigestKind::Sha256)).collect();
-        build(&manifest(files), &|p| held.get(p).copied(), &staged, &owned, &path("haproxy.cfg"))
+        let owned = owned
+            .iter()
+            .map(|name| (path(name), DigestKind::Sha256))
+            .collect();
+        build(
+            &manifest(files),
+            &|p| held.get(p).copied(),
+            &staged,
+            &owned,
+            &path("haproxy.cfg"),
+        )
     }
 
     #[test]
     fn the_config_is_written_last_and_the_rest_sorted() {
         use DigestKind::Sha256;
-        let files = ["haproxy.cfg", "z.map", "a.map"].map(|n| file(n, b"x", Sha256)).to_vec();
+        let files = ["haproxy.cfg", "z.map", "a.map"]
+            .map(|n| file(n, b"x", Sha256))
+            .to_vec();
         let sent: [(&str, &[u8]); 3] = [("haproxy.cfg", b"x"), ("z.map", b"x"), ("a.map", b"x")];
         let plan = plan(files, &[], &sent, &["old.map", "a.map"]).unwrap();
-        let order: Vec<_> = plan.writes.iter().map(|write| write.path.as_str()).collect();
+        let order: Vec<_> = plan
+            .writes
+            .iter()
+            .map(|write| write.path.as_str())
+            .collect();
         assert_eq!(order, ["a.map", "z.map", "haproxy.cfg"]);
         assert_eq!(plan.deletes, [path("old.map")]);
     }
@@ -266,7 +292,11 @@ mod tests {
     #[test]
     fn a_part_that_equals_what_is_held_is_no_change() {
         let files = vec![file("a", b"x", DigestKind::Sha256)];
-        assert!(!plan(files, &[("a", b"x")], &[("a", b"x")], &["a"]).unwrap().changes());
+        assert!(
+            !plan(files, &[("a", b"x")], &[("a", b"x")], &["a"])
+                .unwrap()
+                .changes()
+        );
     }
 
     #[test]
@@ -276,7 +306,10 @@ mod tests {
         twin.size = 4;
         let staged = BTreeMap::from([(
             path("a"),
-            StagedPart { staged: "s".into(), hash: ContentHash::of(b"sent") },
+            StagedPart {
+                staged: "s".into(),
+                hash: ContentHash::of(b"sent"),
+            },
         )]);
         let files = vec![file("a", b"sent", DigestKind::Xxh64)];
         let got = build(
@@ -299,28 +332,67 @@ mod tests {
             ops_known: true,
         };
         let auto = manifest(Vec::new());
-        let reload = Manifest { mode: Mode::Reload, ..auto.clone() };
-        let with_ops =
-            Manifest { ops: vec![Op { kind: "map_set".into(), ..Op::default() }], ..auto.clone() };
+        let reload = Manifest {
+            mode: Mode::Reload,
+            ..auto.clone()
+        };
+        let with_ops = Manifest {
+            ops: vec![Op {
+                kind: "map_set".into(),
+                ..Op::default()
+            }],
+            ..auto.clone()
+        };
         let table = [
             (&auto, calm, Way::FileOnly),
-            (&auto, Situation { changes: false, ..calm }, Way::Noop),
-            (&reload, Situation { changes: false, ..calm }, Way::Reload(ReloadWhy::Asked)),
-            (&reload, Situation { reload_pending: true, ..calm }, Way::JoinPending),
             (
                 &auto,
-                Situation { applied_known: false, ..calm },
+                Situation {
+                    changes: false,
+                    ..calm
+                },
+                Way::Noop,
+            ),
+            (
+                &reload,
+                Situation {
+                    changes: false,
+                    ..calm
+                },
+                Way::Reload(ReloadWhy::Asked),
+            ),
+            (
+                &reload,
+                Situation {
+                    reload_pending: true,
+                    ..calm
+                },
+                Way::JoinPending,
+            ),
+            (
+                &auto,
+                Situation {
+                    applied_known: false,
+                    ..calm
+                },
                 Way::Reload(ReloadWhy::BaselineUnknown),
             ),
             (
                 &auto,
-                Situation { worker_known: false, changes: false, ..calm },
+                Situation {
+                    worker_known: false,
+                    changes: false,
+                    ..calm
+                },
                 Way::Reload(ReloadWhy::WorkerUnknown),
             ),
             (&with_ops, calm, Way::Reload(ReloadWhy::OpsNotSupported)),
             (
                 &with_ops,
-                Situation { ops_known: false, ..calm },
+                Situation {
+                    ops_known: false,
+                    ..calm
+                },
                 Way::Reload(ReloadWhy::OpsNotExecutable),
             ),
         ];

@@ -65,13 +65,20 @@ impl Sockets {
         reload_timeout: Duration,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { worker, master, reload_timeout, clock }
+        Self {
+            worker,
+            master,
+            reload_timeout,
+            clock,
+        }
     }
 }
 
 impl Haproxy for Sockets {
     fn worker(&self) -> Result<WorkerInfo, String> {
-        self.worker.info(Deadline::after(LOOK_TIMEOUT)).map_err(|error| words(&error))
+        self.worker
+            .info(Deadline::after(LOOK_TIMEOUT))
+            .map_err(|error| words(&error))
     }
 
     fn master(&self) -> Result<(), String> {
@@ -87,7 +94,13 @@ impl Haproxy for Sockets {
     }
 
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome {
-        reload::reload(&self.master, &self.worker, before, self.reload_timeout, &*self.clock)
+        reload::reload(
+            &self.master,
+            &self.worker,
+            before,
+            self.reload_timeout,
+            &*self.clock,
+        )
     }
 }
 

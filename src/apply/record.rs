@@ -116,6 +116,9 @@ pub struct PendingReload {
     pub plan_id: String,
     /// When, wall clock in nanoseconds. Never moved by a later apply.
     pub due: i128,
+    /// The fold of the tree that it is to load, hex. A tree of another fold is not that
+    /// plan, whoever changed it and whenever.
+    pub fold: String,
 }
 
 /// How far the apply under way has come; small, written between two records.
@@ -135,7 +138,12 @@ impl PhaseNote {
     /// A note of nothing but the phase.
     #[must_use]
     pub fn of(phase: Phase) -> Self {
-        Self { phase, worker: None, due: None, failure: None }
+        Self {
+            phase,
+            worker: None,
+            due: None,
+            failure: None,
+        }
     }
 }
 

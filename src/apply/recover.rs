@@ -61,7 +61,9 @@ impl Agent {
                 }
             }
         };
-        let Some(rest) = self.wait_for_haproxy(rest) else { return false };
+        let Some(rest) = self.wait_for_haproxy(rest) else {
+            return false;
+        };
         {
             let mut tx = self.lock();
             tx.recover_worker(self, rest);
@@ -94,9 +96,19 @@ impl Agent {
             let waited = self.clock.now().saturating_duration_since(began);
             if matches!(rest, Rest::Activate) && waited > UNCONFIRMED_GRACE {
                 let mut tx = self.lock();
-                log::warn!("HAProxy does not come up with a set that no worker has confirmed; the last known good one goes back");
-                let message = format!("HAProxy did not come up after a restart in the middle of the apply: {told}");
-                tx.give_up_intent(self, Failure { stage: Stage::Reload, message });
+                log::warn!(
+                    "HAProxy does not come up with a set that no worker has confirmed; the last known good one goes back"
+                );
+                let message = format!(
+                    "HAProxy did not come up after a restart in the middle of the apply: {told}"
+                );
+                tx.give_up_intent(
+                    self,
+                    Failure {
+                        stage: Stage::Reload,
+                        message,
+                    },
+                );
                 rest = Rest::Nothing;
             }
             if self.wait_until(self.clock.now() + TRY_EVERY) {
@@ -176,8 +188,7 @@ impl Tx {
                 Rest::Nothing
             }
         };
-        let mut keep: BTreeSet<String> =
-            self.record.journal.backups().map(str::to_owned).collect();
+        let mut keep: BTreeSet<String> = self.record.journal.backups().map(str::to_owned).collect();
         if let Some(intent) = &self.record.intent {
             keep.extend(intent.tree.staged().map(str::to_owned));
         }
@@ -263,12 +274,20 @@ impl Tx {
     }
 
     fn commit_scheduled(&mut self, agent: &Agent, due: Option<i128>) {
-        let Some(intent) = self.record.intent.clone() else { return };
+        let Some(intent) = self.record.intent.clone() else {
+            return;
+        };
         let due = due.unwrap_or_else(|| agent.clock.wall().0);
         if let Err(error) = self.enter(Event::ReloadScheduled) {
             let _ = error.at(Stage::Write);
         }
-        let pending = self.record.pending.get_or_insert(PendingReload { plan_id: String::new(), due });
+        let fold = hex(&self.tree.fold());
+        let pending = self.record.pending.get_or_insert(PendingReload {
+            plan_id: String::new(),
+            due,
+            fold: String::new(),
+        });
+        pending.fold = fold;
         pending.plan_id.clone_from(&intent.plan_id);
         let schema = intent.plan_schema_version;
         self.settle(&intent.plan_id, intent.token, schema, ResultMode::Scheduled);
@@ -299,7 +318,11 @@ impl Tx {
     }
 
     fn activate_intent(&mut self, agent: &Agent) {
-        let plan_id = self.record.intent.as_ref().map_or("", |intent| intent.plan_id.as_str());
+        let plan_id = self
+            .record
+            .intent
+            .as_ref()
+            .map_or("", |intent| intent.plan_id.as_str());
         let report = Report::new(plan_id, Stopwatch::start(agent.clock.now()));
         log::info!(plan_id; "reloading the set that the last run had written");
         let stage = Stage::Reload;
@@ -323,7 +346,9 @@ impl Tx {
         mode: ResultMode,
         reloaded: Option<(Report, crate::wire::result::Reload)>,
     ) {
-        let Some(intent) = self.record.intent.clone() else { return };
+        let Some(intent) = self.record.intent.clone() else {
+            return;
+        };
         let event = match mode {
             ResultMode::Reload => Event::ReloadDone,
             ResultMode::Runtime
@@ -335,7 +360,12 @@ impl Tx {
         if let Err(error) = self.enter(event) {
             let _ = error.at(Stage::Write);
         }
-        self.settle(&intent.plan_id, intent.token, intent.plan_schema_version, mode);
+        self.settle(
+            &intent.plan_id,
+            intent.token,
+            intent.plan_schema_version,
+            mode,
+        );
         self.rest(agent);
         let report = match reloaded {
             Some((mut report, reload)) => {
@@ -349,13 +379,20 @@ impl Tx {
 
     /// The pacing window goes on across a restart.
     fn resume_pacing(&mut self, agent: &Agent) {
-        let Some(end) = self.record.last_reload_end else { return };
+        let Some(end) = self.record.last_reload_end else {
+            return;
+        };
         let since = agent.clock.wall().0.saturating_sub(end);
-        let Ok(since) = u64::try_from(since) else { return };
+        let Ok(since) = u64::try_from(since) else {
+            return;
+        };
         self.last_reload_end = agent.clock.now().checked_sub(Duration::from_nanos(since));
     }
 }
 
 fn lost(message: &str) -> Failure {
-    Failure { stage: Stage::Write, message: message.to_owned() }
+    Failure {
+        stage: Stage::Write,
+        message: message.to_owned(),
+    }
 }

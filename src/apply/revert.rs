@@ -23,7 +23,10 @@ impl Tx {
         mut report: Report,
     ) -> Answer {
         let lkg = self.record.lkg_plan_id.clone();
-        let at_revert = |message: String| Failure { stage: Stage::Revert, message };
+        let at_revert = |message: String| Failure {
+            stage: Stage::Revert,
+            message,
+        };
         if lkg.is_empty() {
             let message = "no last known good set is known yet: send a full set with mode reload";
             return self.reject(agent, report, at_revert(message.to_owned()));
@@ -44,7 +47,11 @@ impl Tx {
             return self.reject(agent, report, at_revert(words(&error)));
         }
         self.record.pending = None;
-        report.rollback = Some(Rollback { performed: true, reloaded: false });
+        self.pending_at = None;
+        report.rollback = Some(Rollback {
+            performed: true,
+            reloaded: false,
+        });
         report.watch.lap(Leg::Write, agent.clock.now());
         if !self.holds_last_known_good() {
             let message = format!(
@@ -57,7 +64,10 @@ impl Tx {
         let (reload, message) = match activation {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);
-                report.rollback = Some(Rollback { performed: true, reloaded: true });
+                report.rollback = Some(Rollback {
+                    performed: true,
+                    reloaded: true,
+                });
                 let schema = self.record.plan_schema_version;
                 self.settle(&lkg, manifest.token, schema, ResultMode::Reload);
                 self.restored_worker = false;
@@ -68,10 +78,19 @@ impl Tx {
                 self.keep_unconfirmed(agent);
                 (reload, message)
             }
-            Activation::Refused { reload, message, .. }
+            Activation::Refused {
+                reload, message, ..
+            }
             | Activation::Unreachable { reload, message } => (reload, message),
         };
         report.reload = Some(reload);
-        self.reject(agent, report, Failure { stage: Stage::RevertReload, message })
+        self.reject(
+            agent,
+            report,
+            Failure {
+                stage: Stage::RevertReload,
+                message,
+            },
+        )
     }
 }

@@ -50,7 +50,15 @@ pub(super) fn run(upload: Upload<'_>) -> Answer {
 
 impl Tx {
     fn apply(&mut self, upload: Upload<'_>) -> Answer {
-        let Upload { agent, manifest, stage, parts, blob, watch, .. } = upload;
+        let Upload {
+            agent,
+            manifest,
+            stage,
+            parts,
+            blob,
+            watch,
+            ..
+        } = upload;
         let report = Report::new(&manifest.plan_id, watch);
         if let Err(failure) = self.heal(agent) {
             return self.refuse(agent, report, failure);
@@ -78,7 +86,14 @@ impl Tx {
         }
         self.promote(&manifest);
         let generation = self.record.generation;
-        let job = Job { agent, manifest, blob, generation, key, report };
+        let job = Job {
+            agent,
+            manifest,
+            blob,
+            generation,
+            key,
+            report,
+        };
         self.carry_out(job, &plan, &parts, stage)
     }
 
@@ -92,7 +107,11 @@ impl Tx {
         let agent = job.agent;
         let way = plan::choose(&job.manifest, self.situation(&job.manifest, plan));
         if way == Way::Reload(ReloadWhy::OpsNotExecutable) {
-            self.violated(agent, Invariant::OpsExecutable, "an op of unknown kind was sent");
+            self.violated(
+                agent,
+                Invariant::OpsExecutable,
+                "an op of unknown kind was sent",
+            );
         }
         job.report.op_results = unsent(&job.manifest, way);
         log::debug!(
@@ -101,8 +120,11 @@ impl Tx {
         );
         let needs_phases = plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly);
         if needs_phases {
-            let writes: Vec<StagedFile> =
-                plan.writes.iter().filter_map(|w| parts.get(&w.path).cloned()).collect();
+            let writes: Vec<StagedFile> = plan
+                .writes
+                .iter()
+                .filter_map(|w| parts.get(&w.path).cloned())
+                .collect();
             if let Err(failure) = self.take_journal(&job, plan, &writes, &stage) {
                 return self.refuse(agent, job.report, failure);
             }
@@ -110,7 +132,10 @@ impl Tx {
             if let Err(failure) = self.write_tree(agent, plan) {
                 return self.abort(agent, job.report, failure);
             }
-            stage.finish();
+            // Parts that were sent although the agent holds them are removed with it.
+            if writes.len() == parts.len() {
+                stage.finish();
+            }
         } else {
             self.record.owned.clone_from(&plan.owned);
             job.report.watch.lap(Leg::Admit, agent.clock.now());
@@ -130,7 +155,10 @@ impl Tx {
             applied_known: !self.record.applied_plan_id.is_empty(),
             worker_known: self.worker_known(),
             changes: plan.changes(),
-            ops_known: manifest.ops.iter().all(|op| OpKind::parse(&op.kind).is_some()),
+            ops_known: manifest
+                .ops
+                .iter()
+                .all(|op| OpKind::parse(&op.kind).is_some()),
         }
     }
 
@@ -153,12 +181,21 @@ impl Tx {
         let staged: BTreeMap<_, _> = parts
             .values()
             .map(|part| {
-                let staged = StagedPart { staged: part.staged.clone(), hash: part.hash };
+                let staged = StagedPart {
+                    staged: part.staged.clone(),
+                    hash: part.hash,
+                };
                 (part.path.clone(), staged)
             })
             .collect();
         let held = |path: &ManifestPath| self.held(path);
-        plan::build(manifest, &held, &staged, &self.record.owned, &agent.settings.config)
+        plan::build(
+            manifest,
+            &held,
+            &staged,
+            &self.record.owned,
+            &agent.settings.config,
+        )
     }
 
     /// The content of an owned path, by the agent's own hash of it.
@@ -170,8 +207,11 @@ impl Tx {
     }
 
     fn content_key(&self, plan: &Plan) -> SetKey {
-        let written: BTreeMap<_, _> =
-            plan.writes.iter().map(|write| (&write.path, write.hash)).collect();
+        let written: BTreeMap<_, _> = plan
+            .writes
+            .iter()
+            .map(|write| (&write.path, write.hash))
+            .collect();
         SetKey::of_content(plan.owned.keys().filter_map(|path| {
             let hash = written.get(path).copied().or_else(|| self.held(path))?;
             Some((path, hash.sha256, hash.size))
@@ -215,8 +255,10 @@ impl Tx {
         stage: &StageRequest,
     ) -> Result<(), Failure> {
         let agent = job.agent;
-        self.step(agent, Event::PartsStaged, |_| {}).map_err(|e| e.at(Stage::Backup))?;
-        self.step(agent, Event::PartsVerified, |_| {}).map_err(|e| e.at(Stage::Backup))?;
+        self.step(agent, Event::PartsStaged, |_| {})
+            .map_err(|e| e.at(Stage::Backup))?;
+        self.step(agent, Event::PartsVerified, |_| {})
+            .map_err(|e| e.at(Stage::Backup))?;
         if plan.deletes.contains(&agent.settings.config) {
             return Err(at_backup(format!(
                 "the set has no {}: HAProxy neither starts nor reloads without it; send it with every set",
@@ -247,15 +289,21 @@ impl Tx {
             agent.store.mounts(),
             &mut self.record.next_backup,
         );
-        let taken = Journal { entries: entries.clone() };
+        let taken = Journal {
+            entries: entries.clone(),
+        };
         if let Err(error) = journal::back_up(&agent.store, &entries).and_then(|()| stage.seal()) {
             let _ = journal::clear(&agent.store, &taken);
             return Err(at_backup(words(&error)));
         }
         let before = self.record.clone();
         self.record.journal.add(entries);
-        self.record.made_dirs.extend(prepared.missing_dirs.iter().cloned());
-        self.record.owned.extend(plan.owned.iter().map(|(path, kind)| (path.clone(), *kind)));
+        self.record
+            .made_dirs
+            .extend(prepared.missing_dirs.iter().cloned());
+        self.record
+            .owned
+            .extend(plan.owned.iter().map(|(path, kind)| (path.clone(), *kind)));
         self.record.intent = Some(Intent {
             plan_id: job.manifest.plan_id.clone(),
             token: job.manifest.token,
@@ -300,13 +348,16 @@ impl Tx {
         let now = agent.clock.wall();
         for file in &plan.writes {
             let fs = &**agent.store.fs();
-            self.tree.note(fs, &file.path, file.hash, now).map_err(|error| failed(&error))?;
+            self.tree
+                .note(fs, &file.path, file.hash, now)
+                .map_err(|error| failed(&error))?;
         }
         for path in &plan.deletes {
             self.tree.forget(path);
         }
         self.record.owned.clone_from(&plan.owned);
-        self.step(agent, Event::TreeWritten, |_| {}).map_err(|e| e.at(Stage::Write))
+        self.step(agent, Event::TreeWritten, |_| {})
+            .map_err(|e| e.at(Stage::Write))
     }
 
     /// Only files changed, and no command is needed.
@@ -324,7 +375,10 @@ impl Tx {
 
 /// A failure before the first rename.
 pub(super) fn at_backup(message: String) -> Failure {
-    Failure { stage: Stage::Backup, message }
+    Failure {
+        stage: Stage::Backup,
+        message,
+    }
 }
 
 /// What became of the ops where none of them is sent.
@@ -334,7 +388,9 @@ fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
         Way::JoinPending => "not sent: a reload is pending and will load the files",
         Way::Reload(why) => match why {
             ReloadWhy::Asked => "not sent: the manifest asks for a reload",
-            ReloadWhy::BaselineUnknown => "not sent: the applied plan is unknown, so the files are reloaded",
+            ReloadWhy::BaselineUnknown => {
+                "not sent: the applied plan is unknown, so the files are reloaded"
+            }
             ReloadWhy::WorkerUnknown => {
                 "not sent: the worker is not the one the ops were composed for, so the files are reloaded"
             }
@@ -349,6 +405,10 @@ fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
     manifest
         .ops
         .iter()
-        .map(|op| OpResult { kind: op.kind.clone(), ok: false, output: Some(why.to_owned()) })
+        .map(|op| OpResult {
+            kind: op.kind.clone(),
+            ok: false,
+            output: Some(why.to_owned()),
+        })
         .collect()
 }

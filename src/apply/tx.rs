@@ -176,7 +176,10 @@ impl Tx {
     /// Reads what the worker has loaded; what could not be read stays as it was and is
     /// tried again in the background.
     pub(super) fn refresh_inventory(&mut self, agent: &Agent) -> Result<(), String> {
-        let lists = agent.haproxy.inventory().inspect_err(|_| self.inventory_stale = true)?;
+        let lists = agent
+            .haproxy
+            .inventory()
+            .inspect_err(|_| self.inventory_stale = true)?;
         self.inventory_stale = false;
         let fresh = RuntimeInventory {
             generation: self.inventory.generation,
@@ -187,8 +190,10 @@ impl Tx {
             crt_lists: lists.crt_lists,
         };
         if fresh != self.inventory || self.inventory.generation == 0 {
-            self.inventory =
-                RuntimeInventory { generation: self.inventory.generation + 1, ..fresh };
+            self.inventory = RuntimeInventory {
+                generation: self.inventory.generation + 1,
+                ..fresh
+            };
         }
         Ok(())
     }

@@ -52,15 +52,24 @@ impl fmt::Display for PartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undeclared(name) => {
-                write!(f, "part {name:?} is not declared in the manifest; list it under files or leave it out")
+                write!(
+                    f,
+                    "part {name:?} is not declared in the manifest; list it under files or leave it out"
+                )
             }
             Self::Twice(name) => write!(f, "part {name:?} came twice"),
             Self::Size(error) => error.fmt(f),
             Self::Digest(path) => {
-                write!(f, "{path}: the bytes sent do not have the digest that the manifest declares")
+                write!(
+                    f,
+                    "{path}: the bytes sent do not have the digest that the manifest declares"
+                )
             }
             Self::BlobTooBig => {
-                write!(f, "the plan blob is larger than {MAX_PLAN_BLOB_BYTES} bytes")
+                write!(
+                    f,
+                    "the plan blob is larger than {MAX_PLAN_BLOB_BYTES} bytes"
+                )
             }
             Self::Source(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
@@ -99,8 +108,12 @@ impl<'a> Upload<'a> {
         request: String,
         slot: UploadSlot<'a>,
     ) -> Self {
-        let declared =
-            manifest.files.iter().enumerate().map(|(at, file)| (file.path.clone(), at)).collect();
+        let declared = manifest
+            .files
+            .iter()
+            .enumerate()
+            .map(|(at, file)| (file.path.clone(), at))
+            .collect();
         Self {
             stage: StageRequest::new(&agent.store, request)
                 .expect("a letter and digits are a plain request id"),
@@ -126,15 +139,21 @@ impl<'a> Upload<'a> {
     /// # Errors
     /// Nothing of the part is left on disk.
     pub fn part(&mut self, name: &str, content: &mut dyn Read) -> Result<(), PartError> {
-        let Some(file) = self.declared.get(name).and_then(|at| self.manifest.files.get(*at)) else {
+        let Some(file) = self
+            .declared
+            .get(name)
+            .and_then(|at| self.manifest.files.get(*at))
+        else {
             return Err(PartError::Undeclared(name.to_owned()));
         };
         if self.parts.contains_key(&file.path) {
             return Err(PartError::Twice(name.to_owned()));
         }
         let mode = self.agent.settings.mode_of(file.kind);
-        let staged =
-            self.stage.stage(&file.path, mode, content, file.size).map_err(|error| match error {
+        let staged = self
+            .stage
+            .stage(&file.path, mode, content, file.size)
+            .map_err(|error| match error {
                 StageError::Size { .. } => PartError::Size(error),
                 StageError::Source(error) => PartError::Source(error),
                 StageError::Store(error) => PartError::Store(error),

@@ -50,8 +50,15 @@ impl View {
             .files()
             .iter()
             .map(|(path, seen)| {
-                let kind = record.owned.get(path).copied().unwrap_or(DigestKind::Sha256);
-                let held = HeldFile { digest: seen.hash.digest(kind), size: seen.hash.size };
+                let kind = record
+                    .owned
+                    .get(path)
+                    .copied()
+                    .unwrap_or(DigestKind::Sha256);
+                let held = HeldFile {
+                    digest: seen.hash.digest(kind),
+                    size: seen.hash.size,
+                };
                 (path.clone(), held)
             })
             .collect();
@@ -70,12 +77,9 @@ impl View {
             last_apply: record.last_apply.clone(),
             violation: record.violation.clone(),
             degraded: record.degraded.clone(),
-            blob: record
-                .blob
-                .clone()
-                .filter(|blob| {
-                    !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
-                }),
+            blob: record.blob.clone().filter(|blob| {
+                !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
+            }),
         }
     }
 
@@ -88,9 +92,12 @@ impl View {
         plan_id: &str,
     ) -> ApplyResult {
         plan_id.clone_into(&mut nack.plan_id);
-        nack.applied_plan_id.clone_from(&self.baseline.applied_plan_id);
-        nack.running_plan_id.clone_from(&self.baseline.running_plan_id);
-        nack.worker_ops_plan_id.clone_from(&self.baseline.worker_ops_plan_id);
+        nack.applied_plan_id
+            .clone_from(&self.baseline.applied_plan_id);
+        nack.running_plan_id
+            .clone_from(&self.baseline.running_plan_id);
+        nack.worker_ops_plan_id
+            .clone_from(&self.baseline.worker_ops_plan_id);
         nack.applied_token = self.baseline.applied_token;
         nack.lkg_plan_id.clone_from(&self.baseline.lkg_plan_id);
         nack.haproxy = self.haproxy.clone();
@@ -107,15 +114,16 @@ impl View {
 }
 
 impl Agent {
-    /// The state document. `verify` waits for the apply under way and hashes the owned
-    /// files, so it may find that the baseline is gone.
-    pub fn state(&self, read: StateRead) -> State {
+    /// The state document, and the plan blob if it is asked for and stored: the document's
+    /// `applied_plan` is left to whoever encodes it. `verify` waits for the apply under
+    /// way and hashes the owned files, so it may find that the baseline is gone.
+    pub fn state(&self, read: StateRead) -> (State, Option<Vec<u8>>) {
         if read.verify {
             self.verify();
         }
         let view = self.view();
         let blob = view.blob.as_ref().and_then(|blob| self.stored_blob(blob));
-        State {
+        let state = State {
             api_version: API_VERSION,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             plan_schema_version: view.plan_schema_version,
@@ -132,12 +140,13 @@ impl Agent {
             files: view.files.clone(),
             runtime_inventory: view.inventory.clone(),
             pending_deletes: PendingDeletes::default(),
-            applied_plan: blob.filter(|_| read.plan).map(|bytes| base64(&bytes)),
+            applied_plan: None,
             reload_pending_at: view.pending_due.clone(),
             last_apply: view.last_apply.clone(),
             invariant_violation: view.violation.clone(),
             degraded: view.degraded.clone(),
-        }
+        };
+        (state, blob.filter(|_| read.plan))
     }
 
     fn stored_blob(&self, blob: &BlobRef) -> Option<Vec<u8>> {
@@ -152,48 +161,6 @@ impl Agent {
                 log::warn!(error:% = super::port::words(&error); "the plan blob cannot be read");
                 None
             }
-        }
-    }
-}
-
-/// RFC 4648 base64 with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let mut group = [0u8; 3];
-        for (to, from) in group.iter_mut().zip(chunk) {
-            *to = *from;
-        }
-        let [a, b, c] = group;
-        let indexes = [a >> 2, (a & 3) << 4 | b >> 4, (b & 15) << 2 | c >> 6, c & 63];
-        for (position, index) in indexes.into_iter().enumerate() {
-            if position <= chunk.len() {
-                out.push(char::from(DIGITS[usize::from(index)]));
-            } else {
-                out.push('=');
-            }
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_pads_every_length() {
-        let table = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("\u{ff}\u{fe}", "w7/Dvg=="),
-        ];
-        for (plain, text) in table {
-            assert_eq!(base64(plain.as_bytes()), text);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! keeps restarting is not helped by more.
 
 use crate::store::tree::Tree;
+use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
@@ -96,7 +97,11 @@ impl Tx {
         self.restored_worker = true;
         if let Some(due) = self.earliest_reload(agent) {
             log::info!(plan_id; "the applied set is on disk; a reload of it is scheduled");
-            self.record.pending = Some(PendingReload { plan_id, due });
+            self.record.pending = Some(PendingReload {
+                plan_id,
+                due,
+                fold: hex(&self.tree.fold()),
+            });
             self.save_quietly(agent);
             self.arm(agent);
             return;
@@ -109,9 +114,14 @@ impl Tx {
                 self.worker_loaded(&plan_id);
                 self.conclude(agent, report, ResultMode::Reload);
             }
-            Activation::Refused { reload, message, .. } => {
+            Activation::Refused {
+                reload, message, ..
+            } => {
                 report.reload = Some(reload);
-                let failure = Failure { stage: Stage::ScheduledReload, message };
+                let failure = Failure {
+                    stage: Stage::ScheduledReload,
+                    message,
+                };
                 self.abort(agent, report, failure);
             }
             Activation::Unconfirmed { message, .. } => {

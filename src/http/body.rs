@@ -260,9 +260,12 @@ impl BodyState {
 
     fn trailers(&mut self, link: &mut Link) -> Result<(), BodyError> {
         let mut line = 0usize;
-        for _ in 0..MAX_TRAILER_BYTES {
+        let mut total = 0usize;
+        while total < MAX_TRAILER_BYTES {
+            total += 1;
             match self.byte(link)? {
                 b'\r' => {
+                    total += 1;
                     if self.byte(link)? != b'\n' {
                         return Err(BodyError::BadFraming("a trailer does not end in CR LF"));
                     }

@@ -141,6 +141,17 @@ impl From<Framing> for MultipartError {
     }
 }
 
+/// The way back for errors that came out of a [`PartReader`].
+impl From<io::Error> for MultipartError {
+    fn from(error: io::Error) -> Self {
+        let framing = error.get_ref().and_then(|inner| inner.downcast_ref());
+        match framing {
+            Some(framing) => Self::Framing(*framing),
+            None => Self::Transport(error),
+        }
+    }
+}
+
 /// What a part says about itself, `\"` and `\\` resolved, percent signs as sent.
 ///
 /// Clients disagree about `%22`: one writes it for a quote, another sends a name that
@@ -212,9 +223,8 @@ impl<R: Read> Multipart<R> {
         if self.place != Place::InPart || buffer.is_empty() {
             return Ok(0);
         }
-        match self.source.content()? {
+        match self.source.content(buffer.len())? {
             Content::Bytes(count) => {
-                let count = count.min(buffer.len());
                 buffer[..count].copy_from_slice(&self.source.bytes()[..count]);
                 self.source.take(count);
                 Ok(count)
@@ -226,8 +236,8 @@ impl<R: Read> Multipart<R> {
         }
     }
 
-    /// The present part as a reader. Its errors carry a [`MultipartError`] for framing,
-    /// and are the body reader's own otherwise.
+    /// The present part as a reader. Its errors carry a [`Framing`], or are the body
+    /// reader's own; `MultipartError::from` tells them apart again.
     pub fn part(&mut self) -> PartReader<'_, R> {
         PartReader { multipart: self }
     }
@@ -262,7 +272,7 @@ impl<R: Read> Multipart<R> {
     fn skip(&mut self, limit: usize, beyond: Framing) -> Result<(), MultipartError> {
         let mut left = limit;
         loop {
-            match self.source.content()? {
+            match self.source.content(BUFFER_BYTES)? {
                 Content::Bytes(count) => {
                     left = left.checked_sub(count).ok_or(beyond)?;
                     self.source.take(count);
@@ -402,13 +412,14 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Content up to the next delimiter, or that delimiter.
-    fn content(&mut self) -> Result<Content, MultipartError> {
+    /// At most `most` bytes of content, or the delimiter at the front.
+    fn content(&mut self, most: usize) -> Result<Content, MultipartError> {
         loop {
             let bytes = self.bytes();
+            let reach = bytes.len().min(most);
             let mut from = 0;
             let mut undecided = false;
-            while let Some(at) = find_cr(bytes, from) {
+            while let Some(at) = find_cr(&bytes[..reach], from) {
                 match self.match_delimiter(&bytes[at..]) {
                     Match::IsNot => from = at + 1,
                     Match::Is(delimiter) if at == 0 => return Ok(Content::Delimiter(delimiter)),
@@ -420,10 +431,12 @@ impl<R: Read> Source<R> {
                     Match::Is(_) | Match::Broken | Match::Open => return Ok(Content::Bytes(at)),
                 }
             }
-            if !undecided && !bytes.is_empty() {
-                return Ok(Content::Bytes(bytes.len()));
+            if !undecided && reach > 0 {
+                return Ok(Content::Bytes(reach));
             }
-            if !self.fill()? {
+            // At the body's end the same bytes are looked at once more: then nothing
+            // is left open.
+            if !self.fill()? && !undecided {
                 return Err(Framing::NotClosed.into());
             }
         }
@@ -472,7 +485,7 @@ impl<R: Read> Source<R> {
                 self.take(length - 2);
                 // A part without content may leave its line end out: then the one of
                 // the head's empty line belongs to the delimiter.
-                if let Content::Bytes(_) = self.content()? {
+                if let Content::Bytes(_) = self.content(2)? {
                     self.take(2);
                 }
                 return Ok(head);

@@ -19,6 +19,8 @@
 //! threads at once; everything else is the caller's to serialise (the apply lock).
 
 pub mod blob;
+#[cfg(test)]
+mod crash;
 pub mod disk;
 pub mod error;
 pub mod fs;

@@ -4,3 +4,9 @@
 mod kit;
 
 mod basics;
+mod child;
+mod early;
+mod oracle;
+mod refusals;
+mod scarce;
+mod slow;

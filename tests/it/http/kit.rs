@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use haptic_agent::http::{
-    BodyError, Deadlines, Multipart, Request, Response, ServeError, Server, ServerConfig,
-    ServerStats, Status, Stopper, Waited,
+    BodyError, Deadlines, Multipart, MultipartError, Request, Response, ServeError, Server,
+    ServerConfig, ServerStats, Status, Stopper, Waited,
 };
 
 /// How long a test waits for anything before it calls it broken.
@@ -223,7 +223,7 @@ fn form(request: &mut Request<'_>) -> Response {
                 Ok(length) => {
                     text += &format!("{} {:?} {length}\n", head.name, head.filename);
                 }
-                Err(error) => return refused(&error),
+                Err(error) => break Err(error.into()),
             },
             Ok(None) => break form.finish(),
             Err(error) => break Err(error),
@@ -231,6 +231,7 @@ fn form(request: &mut Request<'_>) -> Response {
     };
     match outcome {
         Ok(()) => Response::text(Status::Ok, &text),
+        Err(MultipartError::Transport(error)) => refused(&error),
         Err(error) => Response::text(Status::BadRequest, &error.to_string()),
     }
 }
@@ -279,6 +280,13 @@ impl Client {
     pub(super) fn get(&mut self, path: &str) -> Answer {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n"));
         self.answer()
+    }
+
+    /// As [`get`](Self::get), for a server that may refuse or hang up.
+    pub(super) fn try_get(&mut self, path: &str) -> io::Result<Answer> {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n");
+        self.stream.write_all(text.as_bytes())?;
+        self.try_answer(false)
     }
 
     pub(super) fn answer(&mut self) -> Answer {

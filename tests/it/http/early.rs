@@ -1,0 +1,110 @@
+//! Answers that come while the client still sends. Closing with unread input resets the
+//! connection, and a third of the clients then never see the answer.
+
+use std::io::{ErrorKind, Write};
+use std::net::Shutdown;
+
+use super::kit::{Client, Toy, until_equal};
+
+const STREAMED_BYTES: usize = 60 * 1024 * 1024;
+const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Tries of each combination; the long run is `HAPTIC_SOAK=1`.
+fn tries() -> usize {
+    match std::env::var_os("HAPTIC_SOAK") {
+        Some(_) => 40,
+        None => 3,
+    }
+}
+
+fn head(path: &str, chunked: bool) -> String {
+    let framing = if chunked {
+        "Transfer-Encoding: chunked".to_owned()
+    } else {
+        format!("Content-Length: {STREAMED_BYTES}")
+    };
+    format!("POST {path} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n")
+}
+
+/// Sends the body until it is sent or nobody takes it.
+fn stream_body(mut to: impl Write, chunked: bool) -> bool {
+    let mut chunk = Vec::new();
+    if chunked {
+        chunk.extend_from_slice(format!("{CHUNK_BYTES:x}\r\n").as_bytes());
+    }
+    chunk.resize(chunk.len() + CHUNK_BYTES, b'x');
+    if chunked {
+        chunk.extend_from_slice(b"\r\n");
+    }
+    for _ in 0..STREAMED_BYTES / CHUNK_BYTES {
+        match to.write_all(&chunk) {
+            Ok(()) => {}
+            Err(error) => {
+                let kinds = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+                assert!(kinds.contains(&error.kind()), "{error}");
+                return false;
+            }
+        }
+    }
+    !chunked || to.write_all(b"0\r\n\r\n").is_ok()
+}
+
+/// A simple client: sends everything, and only then looks for an answer.
+fn sends_first(mut client: Client, path: &str, chunked: bool) -> Option<u16> {
+    client.send(head(path, chunked));
+    stream_body(&client.stream, chunked);
+    client.try_answer(false).ok().map(|answer| answer.status)
+}
+
+/// A client that sends and reads at the same time, and hangs up when it has its answer.
+fn reads_meanwhile(mut client: Client, path: &str, chunked: bool) -> Option<u16> {
+    client.send(head(path, chunked));
+    let writer = client.stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || stream_body(writer, chunked));
+        let status = client.try_answer(false).ok().map(|answer| answer.status);
+        let _gone_already = client.stream.shutdown(Shutdown::Both);
+        status
+    })
+}
+
+#[test]
+fn no_early_answer_is_lost() {
+    let toy = Toy::start();
+    for (path, status) in [("/401", 401), ("/409", 409), ("/413", 413)] {
+        for chunked in [true, false] {
+            for turn in 0..tries() {
+                let got = sends_first(toy.connect(), path, chunked);
+                assert_eq!(got, Some(status), "{path}, sends first, turn {turn}");
+                let got = reads_meanwhile(toy.connect(), path, chunked);
+                assert_eq!(got, Some(status), "{path}, reads meanwhile, turn {turn}");
+            }
+        }
+    }
+    until_equal("all ended", &toy.stats.open, 0);
+}
+
+/// A declared length is no promise: the drain ends with its time, not with the body.
+#[test]
+fn the_drain_of_an_endless_client_ends() {
+    let toy = Toy::with(
+        4,
+        haptic_agent::http::Deadlines {
+            linger: std::time::Duration::from_millis(300),
+            ..Default::default()
+        },
+    );
+    let mut client = toy.connect();
+    client.send(head("/401", true));
+    let mut writer = client.stream.try_clone().unwrap();
+    let chunk = [b"8000\r\n".as_slice(), &[b'x'; 0x8000], b"\r\n"].concat();
+    let mut ended = false;
+    for _ in 0..1_000_000 {
+        if writer.write_all(&chunk).is_err() {
+            ended = true;
+            break;
+        }
+    }
+    assert!(ended, "the server never closed");
+    until_equal("thread ended", &toy.stats.open, 0);
+}
