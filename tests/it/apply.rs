@@ -2,3 +2,4 @@
 //! traffic say afterwards.
 
 mod basics;
+pub(crate) mod kit;
