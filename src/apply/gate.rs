@@ -41,7 +41,8 @@ impl Gate {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
                 (taken < MAX_UPLOADS).then_some(taken + 1)
             });
-        taken.is_ok().then_some(UploadSlot(self))
+        // Made only when a place was taken: dropping a slot gives a place back.
+        taken.is_ok().then(|| UploadSlot(self))
     }
 }
 
@@ -59,7 +60,9 @@ mod tests {
     fn slots_are_bounded_and_come_back() {
         let gate = Gate::default();
         let slots: Vec<_> = (0..MAX_UPLOADS).map(|_| gate.upload().unwrap()).collect();
-        assert!(gate.upload().is_none());
+        for _ in 0..2 * MAX_UPLOADS {
+            assert!(gate.upload().is_none(), "a refusal gives no place back");
+        }
         drop(slots);
         assert!(gate.upload().is_some());
     }
