@@ -3,3 +3,11 @@
 
 mod basics;
 pub(crate) mod kit;
+mod many;
+mod pacing;
+mod refused;
+mod revert;
+mod state_file;
+mod targets;
+mod ways;
+mod worker;
