@@ -4,6 +4,7 @@
 
 mod apply;
 mod cli;
+mod contract;
 mod fixtures;
 mod haproxy;
 mod http;
