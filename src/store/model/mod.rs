@@ -12,6 +12,7 @@
 //! durability), for [`ModelFs::stop_after`], because stopping before or after a look
 //! is the same.
 
+mod power;
 mod world;
 
 use std::collections::BTreeMap;
@@ -168,6 +169,17 @@ impl ModelFs {
         world.stopped = false;
     }
 
+    /// From now on, remembers every change of a name that took effect.
+    pub fn start_trace(&self) {
+        self.world().trace = Some(Vec::new());
+    }
+
+    /// The changes since [`start_trace`](Self::start_trace), such as `rename a b`.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        self.world().trace.clone().unwrap_or_default()
+    }
+
     /// Calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
@@ -286,25 +298,33 @@ impl Fs for ModelFs {
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.sync_dir(dir)
+        world.sync_dir(dir)?;
+        world.note(format_args!("sync {dir}"));
+        Ok(())
     }
 
     fn link(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.link(from, to)
+        world.link(from, to)?;
+        world.note(format_args!("link {from} {to}"));
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.rename(from, to)
+        world.rename(from, to)?;
+        world.note(format_args!("rename {from} {to}"));
+        Ok(())
     }
 
     fn unlink(&self, path: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.unlink(path)
+        world.unlink(path)?;
+        world.note(format_args!("unlink {path}"));
+        Ok(())
     }
 
     fn mkdir(&self, path: &str, mode: u32) -> io::Result<()> {
