@@ -9,6 +9,7 @@
 
 mod machine;
 mod shapes;
+mod steps;
 
 use std::collections::BTreeSet;
 

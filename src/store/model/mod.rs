@@ -138,7 +138,27 @@ impl ModelFs {
 
     /// Changes a file's bytes in place, as something else than the agent would.
     pub fn scribble(&self, path: &str, bytes: &[u8]) {
-        self.world().scribble(path, bytes);
+        self.world().scribble(path, bytes, true);
+    }
+
+    /// Like [`scribble`](Self::scribble), by someone who does not sync.
+    pub fn scribble_unsynced(&self, path: &str, bytes: &[u8]) {
+        self.world().scribble(path, bytes, false);
+    }
+
+    /// Like [`scribble`](Self::scribble), so fast that the file's times do not show it.
+    pub fn scribble_in_the_same_tick(&self, path: &str, bytes: &[u8]) {
+        self.world().scribble_untimed(path, bytes);
+    }
+
+    /// Removes a name behind the agent's back.
+    pub fn unlink_uncounted(&self, path: &str) {
+        self.world().unlink(path).unwrap();
+    }
+
+    /// Gives a file a second name behind the agent's back.
+    pub fn link_uncounted(&self, from: &str, to: &str) {
+        self.world().link(from, to).unwrap();
     }
 
     // Faults.

@@ -498,13 +498,20 @@ impl World {
         self.next_mount += 1;
     }
 
-    pub(super) fn scribble(&mut self, path: &str, bytes: &[u8]) {
+    pub(super) fn scribble(&mut self, path: &str, bytes: &[u8], sync: bool) {
         self.clock += 1;
         let ino = self.file(path).unwrap();
         let clock = self.clock;
         self.inodes[ino].now.bytes = bytes.to_vec();
         (self.inodes[ino].mtime, self.inodes[ino].ctime) = (clock, clock);
-        self.sync_ino(ino);
+        if sync {
+            self.sync_ino(ino);
+        }
+    }
+
+    pub(super) fn scribble_untimed(&mut self, path: &str, bytes: &[u8]) {
+        let ino = self.file(path).unwrap();
+        self.inodes[ino].now.bytes = bytes.to_vec();
     }
 
     // The result.
