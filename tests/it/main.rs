@@ -8,4 +8,5 @@ mod contract;
 mod fixtures;
 mod haproxy;
 mod http;
+mod store;
 mod support;
