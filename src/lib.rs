@@ -18,8 +18,12 @@
 //! | `api` | `apply`, `http`, `wire` | `store`, `haproxy` |
 //! | `cli`, `bin` | all | decisions |
 
+pub mod api;
+pub mod apply;
 pub mod cli;
 pub mod clock;
+pub mod daemon;
+pub mod error;
 pub mod haproxy;
 pub mod http;
 pub mod log;

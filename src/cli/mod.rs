@@ -1,1 +1,78 @@
-//! (in the making)
+//! Command lines: from words and environment to what a binary should do.
+//!
+//! [`parse`] is pure: it reads the words and variables that it is handed and touches
+//! nothing else, so every refusal can be tested without a process. Each flag exists
+//! once, in [`table`].
+
+pub mod args;
+pub mod config;
+pub mod exit;
+pub mod help;
+pub mod man;
+pub mod table;
+pub mod value;
+
+use std::ffi::OsString;
+
+pub use args::UsageError;
+pub use config::{Config, Credentials};
+pub use exit::Exit;
+pub use value::{Durability, FileMode, LogFormat};
+
+/// What a command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invocation {
+    /// Run the daemon.
+    Run(Box<Config>),
+    /// Print this help and exit 0.
+    Help(String),
+    /// Print this version and exit 0.
+    Version(String),
+}
+
+/// Reads a daemon's command line, without the program's name. The last of a repeated
+/// flag counts; help and version win over everything behind them.
+///
+/// # Errors
+/// The first word, value or variable that cannot be used; the process then exits with
+/// [`Exit::Usage`].
+pub fn parse(
+    args: impl Iterator<Item = OsString>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Invocation, UsageError> {
+    let words: Vec<OsString> = args.collect();
+    match args::daemon_words(&words)? {
+        args::Asked::Help { short } => Ok(Invocation::Help(help::help(&table::DAEMON, short))),
+        args::Asked::Version => Ok(Invocation::Version(help::version(&table::DAEMON))),
+        args::Asked::Run(values) => {
+            let args = args::DaemonArgs::from_words(&values)?;
+            Ok(Invocation::Run(Box::new(Config::new(args, env)?)))
+        }
+    }
+}
+
+/// A variable of the process's own environment; bytes that are no UTF-8 become
+/// replacement characters, which the credentials refuse.
+#[must_use]
+pub fn process_env(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Prints what was asked for. A reader that has gone away is nobody's failure.
+#[allow(clippy::print_stdout)]
+pub fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+/// Says on standard error why the command line cannot be used.
+#[allow(clippy::print_stderr)]
+pub fn complain(error: &UsageError) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{}: {error}", table::DAEMON.name);
+}
+
+#[cfg(test)]
+mod tests;

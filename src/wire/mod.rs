@@ -5,4 +5,8 @@
 
 pub mod digest;
 pub mod limits;
+pub mod manifest;
+pub mod op;
 pub mod path;
+pub mod result;
+pub mod state;

@@ -1,3 +1,10 @@
 //! Integration tests: one binary, a module a theme.
+// A test that cannot go on says so by ending.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
+mod apply;
+mod cli;
+mod fixtures;
+mod haproxy;
 mod http;
+mod support;

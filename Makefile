@@ -1,0 +1,73 @@
+# What can be done here. `make` lists it; the lines come from the comments behind the targets.
+
+SERVERS ?= target/servers
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+CARGO ?= cargo
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4
+PAGES := man/haptic-agent.8
+SCRIPTS := .ci/run tests/get-servers fixtures/make-site
+
+export CLIPPY_CONF_DIR := $(CURDIR)/tests/lint
+export HAPTIC_SERVERS := $(abspath $(SERVERS))
+
+.PHONY: help build test check lint man soak bench demo static install servers clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
+
+build: ## the release binary, target/release/haptic-agent
+	$(CARGO) build --release --locked
+
+test: servers ## everything, against real HAProxy 3.0, 3.2 and 3.4
+	$(CARGO) test --locked
+
+check: lint ## format, lints, documentation, manual pages, help texts
+	$(CARGO) fmt --check
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
+	$(CARGO) test --locked --test it cli::pages
+
+lint: ## clippy, shellcheck and mandoc, warnings denied
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
+	shellcheck -e SC1091 $(SCRIPTS)
+	@command -v mandoc >/dev/null || { echo 'mandoc is missing: apt-get install mandoc' >&2; exit 1; }
+	mandoc -T lint -W warning $(PAGES)
+
+man: ## writes the manual pages and help snapshots from the flag table
+	HAPTIC_BLESS=1 $(CARGO) test --locked --test it cli::pages
+	$(CARGO) test --locked --test it cli::pages
+
+soak: servers ## the long tests, bounded
+	$(CARGO) test --release --locked -- --ignored --test-threads=1
+
+bench: servers ## the figures that README promises
+	$(CARGO) bench --locked
+
+demo: build ## a story on the terminal with a real HAProxy
+	$(CARGO) run --quiet --release --locked --example demo
+
+static: ## a release binary without a dynamic loader, target/static/haptic-agent
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --bin haptic-agent --target $(HOST) --target-dir target/static-build
+	@mkdir -p target/static
+	cp target/static-build/$(HOST)/release/haptic-agent target/static/haptic-agent
+	@if readelf -lW target/static/haptic-agent | grep -q 'INTERP'; then echo 'the binary asks for a dynamic loader' >&2; exit 1; fi
+	@if readelf -SW target/static/haptic-agent | grep -q '\.symtab'; then echo 'the binary is not stripped' >&2; exit 1; fi
+	@./target/static/haptic-agent --version
+	@printf '%s bytes\n' "$$(stat -c %s target/static/haptic-agent)"
+
+install: ## binary, manual page and systemd unit into DESTDIR PREFIX
+	@test -x target/release/haptic-agent || $(MAKE) build
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+	install -m 0755 target/release/haptic-agent '$(DESTDIR)$(PREFIX)/bin/haptic-agent'
+	install -m 0644 $(PAGES) '$(DESTDIR)$(PREFIX)/share/man/man8/'
+	sed 's|@PREFIX@|$(PREFIX)|g' man/haptic-agent.service.in >'$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
+	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
+
+servers: ## real HAProxy versions in SERVERS (target/servers)
+	tests/get-servers $(SERVERS) $(WANTED)
+
+clean: ## removes target, the servers with it
+	$(CARGO) clean

@@ -1,0 +1,272 @@
+//! Making what is on disk the worker's: by a reload now, or by one that is due later.
+
+use std::io::Read as _;
+
+use crate::haproxy::reload::ReloadOutcome;
+use crate::metrics::ReloadResult;
+use crate::wire::digest::hex;
+use crate::wire::limits::MAX_FILES_BYTES;
+use crate::wire::result::{Failure, Reload, ResultMode, Stage};
+
+use super::agent::Agent;
+use super::machine::Event;
+use super::outcome::{Leg, Report, millis};
+use super::plan::ReloadWhy;
+use super::record::PendingReload;
+use super::run::Job;
+use super::tx::Tx;
+use super::upload::Answer;
+
+/// What became of a reload, for whoever asked for it.
+pub(super) enum Activation {
+    /// A new worker serves what is on disk.
+    Loaded(Reload),
+    /// HAProxy, or the look at the set before, refused it. `verdict`: the same bytes
+    /// would be refused again.
+    Refused {
+        reload: Reload,
+        message: String,
+        verdict: bool,
+    },
+    /// It is not known which worker runs with which files.
+    Unconfirmed { reload: Reload, message: String },
+    /// The command never reached the master; nothing has happened.
+    Unreachable { reload: Reload, message: String },
+}
+
+impl Tx {
+    /// The reload that an apply needs: now, or when the pacing window ends.
+    pub(super) fn activate(&mut self, mut job: Job<'_>, why: ReloadWhy) -> Answer {
+        let agent = job.agent;
+        if let Some(due) = self.earliest_reload(agent) {
+            return self.schedule(job, due);
+        }
+        log::info!(plan_id = job.manifest.plan_id, why = why.as_str(); "reloading");
+        match self.reload(agent) {
+            Activation::Loaded(reload) => {
+                job.report.reload = Some(reload);
+                let worker = self.record.worker;
+                if let Err(error) = self.step(agent, Event::ReloadDone, |note| note.worker = worker)
+                {
+                    // The worker has loaded the set: a restart that finds no note of it
+                    // reloads once more and comes to the same end.
+                    let _ = error.at(Stage::Reload);
+                }
+                self.commit(job, ResultMode::Reload)
+            }
+            Activation::Refused {
+                reload,
+                message,
+                verdict,
+            } => {
+                job.report.reload = Some(reload);
+                let key = job.key;
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
+                let answer = self.abort(agent, job.report, failure);
+                if let (true, Answer::Result(nack)) = (verdict, &answer) {
+                    agent
+                        .known_bad()
+                        .remember(key, (**nack).clone(), agent.clock.now());
+                }
+                answer
+            }
+            Activation::Unconfirmed { reload, message } => {
+                job.report.reload = Some(reload);
+                self.keep_unconfirmed(agent);
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
+                self.reject(agent, job.report, failure)
+            }
+            Activation::Unreachable { reload, message } => {
+                job.report.reload = Some(reload);
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
+                self.abort(agent, job.report, failure)
+            }
+        }
+    }
+
+    /// Nobody knows which worker runs with which files. That is no verdict on them: they
+    /// stay, the journal stays, and the baseline is unknown.
+    pub(super) fn keep_unconfirmed(&mut self, agent: &Agent) {
+        self.record.forget_baseline();
+        self.phase = None;
+        self.record.intent = None;
+        self.prune(agent);
+    }
+
+    /// Puts the reload off to `due`.
+    fn schedule(&mut self, job: Job<'_>, due: i128) -> Answer {
+        log::info!(plan_id = job.manifest.plan_id; "the reload waits for the pacing window to end");
+        self.record.pending = Some(PendingReload {
+            plan_id: job.manifest.plan_id.clone(),
+            due,
+            fold: hex(&self.tree.fold()),
+        });
+        self.arm(job.agent);
+        self.end_scheduled(job, due)
+    }
+
+    /// A reload is pending already: it loads this set as well, when it is due.
+    pub(super) fn join_pending(&mut self, job: Job<'_>) -> Answer {
+        let Some(pending) = &mut self.record.pending else {
+            let failure = Failure {
+                stage: Stage::Write,
+                message: "internal error: no reload is pending".to_owned(),
+            };
+            return self.abort(job.agent, job.report, failure);
+        };
+        pending.plan_id.clone_from(&job.manifest.plan_id);
+        pending.fold = hex(&self.tree.fold());
+        let due = pending.due;
+        self.end_scheduled(job, due)
+    }
+
+    fn end_scheduled(&mut self, mut job: Job<'_>, due: i128) -> Answer {
+        let agent = job.agent;
+        if self.phase.is_some() {
+            if let Err(error) =
+                self.step(agent, Event::ReloadScheduled, |note| note.due = Some(due))
+            {
+                let failure = error.at(Stage::Write);
+                return self.abort(agent, job.report, failure);
+            }
+        }
+        job.report.reload = Some(Reload {
+            scheduled_at: Some(crate::clock::UnixNanos(due).rfc3339()),
+            ..Reload::default()
+        });
+        if !job.manifest.in_place_ops.is_empty() {
+            job.report.error = Some(Failure {
+                stage: Stage::InPlace,
+                message: "this version of the agent runs no in-place ops: the worker keeps what it has until the scheduled reload".to_owned(),
+            });
+        }
+        let answer = self.commit(job, ResultMode::Scheduled);
+        agent.ring();
+        answer
+    }
+
+    /// Reloads what is on disk, after a look at it. The outcome is counted, the end of the
+    /// reload starts the pacing window, and the worker and its inventory are up to date.
+    pub(super) fn reload(&mut self, agent: &Agent) -> Activation {
+        if let Err(message) = self.look_before_reload(agent) {
+            agent.metrics.reloads.of(ReloadResult::Refused).inc();
+            return Activation::Refused {
+                reload: Reload::default(),
+                message,
+                verdict: true,
+            };
+        }
+        // Asked now: an identity from before would take a worker that came up by itself
+        // since then for the one that this reload brings.
+        self.look_at_worker(agent);
+        let before = self.worker.as_ref().map(|info| info.identity);
+        let outcome = agent.haproxy.reload(before);
+        self.judge(agent, outcome)
+    }
+
+    fn judge(&mut self, agent: &Agent, outcome: ReloadOutcome) -> Activation {
+        let mut reload = Reload {
+            performed: true,
+            ..Reload::default()
+        };
+        let (activation, result, took) = match outcome {
+            ReloadOutcome::Loaded { worker, took, log } => {
+                reload.ok = true;
+                reload.worker_pid = Some(worker.identity.pid);
+                reload.took_ms = Some(millis(took));
+                reload.output = said(&log.words());
+                self.record.worker = Some(worker.identity);
+                self.worker = Some(worker);
+                if let Err(error) = self.refresh_inventory(agent) {
+                    log::warn!(error; "the new worker's inventory cannot be read yet");
+                }
+                (Activation::Loaded(reload), ReloadResult::Ok, Some(took))
+            }
+            ReloadOutcome::Refused {
+                log,
+                took,
+                verdict_on_files,
+            } => {
+                reload.took_ms = Some(millis(took));
+                reload.output = said(&log.words());
+                let message = reload
+                    .output
+                    .clone()
+                    .unwrap_or_else(|| "HAProxy refused the reload and did not say why".to_owned());
+                let refused = Activation::Refused {
+                    reload,
+                    message,
+                    verdict: verdict_on_files,
+                };
+                (refused, ReloadResult::Refused, Some(took))
+            }
+            ReloadOutcome::Unconfirmed { what, took, log } => {
+                reload.took_ms = Some(millis(took));
+                reload.output = said(&log.words());
+                let message = format!("{what}; the files stay, and what HAProxy runs is unknown");
+                (
+                    Activation::Unconfirmed { reload, message },
+                    ReloadResult::Unconfirmed,
+                    Some(took),
+                )
+            }
+            ReloadOutcome::Unreachable { what } => {
+                reload.performed = false;
+                let message = format!("the reload could not be asked for: {what}");
+                (
+                    Activation::Unreachable { reload, message },
+                    ReloadResult::Failed,
+                    None,
+                )
+            }
+        };
+        agent.metrics.reloads.of(result).inc();
+        if let Some(took) = took {
+            agent.metrics.reload_duration.observe(took);
+            self.last_reload_end = Some(agent.clock.now());
+            self.record.last_reload_end = Some(agent.clock.wall().0);
+        }
+        activation
+    }
+
+    /// The look that a fuse gets before the current goes through it: some files end more
+    /// than the reload. It never refuses what HAProxy would accept.
+    fn look_before_reload(&self, agent: &Agent) -> Result<(), String> {
+        let config = agent.settings.config.as_str();
+        let mut bytes = Vec::new();
+        let read = agent
+            .store
+            .fs()
+            .open(config)
+            .and_then(|file| file.take(MAX_FILES_BYTES + 1).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return Err(format!(
+                "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
+            ));
+        }
+        if bytes.is_empty() {
+            return Err(format!(
+                "{config} is empty; no reload was sent, because HAProxy loads it as a success and stops listening"
+            ));
+        }
+        Ok(())
+    }
+
+    /// An apply's timing while its reload is judged elsewhere.
+    pub(super) fn ops_done(report: &mut Report, agent: &Agent) {
+        report.watch.lap(Leg::Ops, agent.clock.now());
+    }
+}
+
+fn said(words: &str) -> Option<String> {
+    (!words.is_empty()).then(|| words.to_owned())
+}

@@ -1,0 +1,163 @@
+//! The good end: plan roles, blob, journal, invariants, in one save.
+
+use crate::store::install;
+use crate::store::journal;
+use crate::wire::digest::hex;
+use crate::wire::manifest::Token;
+use crate::wire::path::ManifestPath;
+use crate::wire::result::{ResultMode, Stage};
+
+use super::agent::Agent;
+use super::machine::Event;
+use super::outcome::Leg;
+use super::port::words;
+use super::record::BlobRef;
+use super::run::Job;
+use super::tx::Tx;
+use super::upload::Answer;
+
+impl Tx {
+    /// The set is on disk, and active or scheduled: everything that says so.
+    pub(super) fn commit(&mut self, mut job: Job<'_>, mode: ResultMode) -> Answer {
+        let agent = job.agent;
+        job.report.watch.lap(Leg::Ops, agent.clock.now());
+        let plan_id = job.manifest.plan_id.clone();
+        self.store_blob(agent, &plan_id, job.blob.take());
+        self.settle(
+            &plan_id,
+            job.manifest.token,
+            job.manifest.plan_schema_version,
+            mode,
+        );
+        self.restored_worker = false;
+        self.check_invariants(&job, mode);
+        self.rest(agent);
+        Answer::Result(Box::new(self.conclude(agent, job.report, mode)))
+    }
+
+    /// The plan roles after a success; the generation moves by one.
+    pub(super) fn settle(&mut self, plan_id: &str, token: Token, schema: i64, mode: ResultMode) {
+        let record = &mut self.record;
+        record.generation += 1;
+        plan_id.clone_into(&mut record.applied_plan_id);
+        record.applied_token = token;
+        record.plan_schema_version = schema;
+        match mode {
+            ResultMode::Reload => self.worker_loaded(plan_id),
+            ResultMode::FileOnly | ResultMode::Runtime | ResultMode::Noop => {
+                if record.pending.is_none() {
+                    plan_id.clone_into(&mut record.worker_ops_plan_id);
+                }
+            }
+            ResultMode::Scheduled | ResultMode::Rejected => {}
+        }
+    }
+
+    /// A completed reload: the worker's own binary has just accepted what is on disk.
+    pub(super) fn worker_loaded(&mut self, plan_id: &str) {
+        plan_id.clone_into(&mut self.record.running_plan_id);
+        plan_id.clone_into(&mut self.record.worker_ops_plan_id);
+        self.record.degraded = None;
+        self.set_is_good(plan_id);
+    }
+
+    /// What is on disk is the last known good set from now on.
+    pub(super) fn set_is_good(&mut self, plan_id: &str) {
+        plan_id.clone_into(&mut self.record.lkg_plan_id);
+        self.record.lkg_fold = hex(&self.tree.fold());
+        self.retire_journal();
+    }
+
+    /// Ends the phases of an apply that succeeded.
+    pub(super) fn rest(&mut self, agent: &Agent) {
+        if self.phase.is_some() {
+            if let Err(error) = self.enter(Event::Committed) {
+                // Logged there. The set is in place; the phase must not say otherwise.
+                let _ = error.at(Stage::Write);
+                self.phase = None;
+            }
+        }
+        self.record.intent = None;
+        self.prune(agent);
+    }
+
+    /// Takes the journal out of the record. Its backups are deleted once a record
+    /// without them is saved, never before.
+    pub(super) fn retire_journal(&mut self) {
+        let journal = std::mem::take(&mut self.record.journal);
+        if !journal.entries.is_empty() {
+            self.retired.push(journal);
+        }
+    }
+
+    /// Deletes what no saved record names any more.
+    pub(super) fn drop_retired(&mut self, agent: &Agent) {
+        for journal in self.retired.drain(..) {
+            if let Err(error) = journal::clear(&agent.store, &journal) {
+                log::warn!(error:% = words(&error); "a backup that is no longer needed stays; the next start removes it");
+            }
+        }
+    }
+
+    /// The blob belongs to the plan that brought it. A plan that is applied again without
+    /// one keeps it, because a controller may split one plan over several applies.
+    fn store_blob(&mut self, agent: &Agent, plan_id: &str, blob: Option<Vec<u8>>) {
+        if let Some(bytes) = blob {
+            self.record.blob = match agent.blob.replace(&bytes) {
+                Ok(sha256) => Some(BlobRef {
+                    plan_id: plan_id.to_owned(),
+                    sha256: hex(&sha256),
+                    size: bytes.len() as u64,
+                }),
+                Err(error) => {
+                    log::warn!(error:% = words(&error); "the plan blob cannot be stored");
+                    None
+                }
+            };
+        } else if self
+            .record
+            .blob
+            .take_if(|blob| blob.plan_id != plan_id)
+            .is_some()
+        {
+            if let Err(error) = agent.blob.remove() {
+                log::warn!(error:% = words(&error); "an old plan blob cannot be removed");
+            }
+        }
+    }
+
+    /// Removes directories that the agent made and that its last file has left.
+    pub(super) fn prune(&mut self, agent: &Agent) {
+        let owned = &self.record.owned;
+        let in_use = |dir: &str| {
+            let inside = format!("{dir}/");
+            owned
+                .range::<str, _>((
+                    std::ops::Bound::Included(inside.as_str()),
+                    std::ops::Bound::Unbounded,
+                ))
+                .next()
+                .is_some_and(|(path, _): (&ManifestPath, _)| path.as_str().starts_with(&inside))
+        };
+        let empty: Vec<&str> = self
+            .record
+            .made_dirs
+            .iter()
+            .map(String::as_str)
+            .filter(|dir| !in_use(dir))
+            .collect();
+        if empty.is_empty() {
+            return;
+        }
+        match install::prune(&agent.store, empty) {
+            Ok(gone) => {
+                for dir in gone {
+                    self.record.made_dirs.remove(&dir);
+                }
+            }
+            Err(error) => {
+                log::warn!(error:% = words(&error); "an empty directory cannot be removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! HAProxy as an apply sees it: four questions and one command.
+//!
+//! The trait exists so that the step machine can be driven against a model, with every
+//! crash point enumerated. [`Sockets`] is the only implementation that talks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::haproxy::identity::{Identity, WorkerInfo};
+use crate::haproxy::inventory::RuntimeInventory;
+use crate::haproxy::master::MasterSocket;
+use crate::haproxy::reload::{self, ReloadOutcome};
+use crate::haproxy::wait::Deadline;
+use crate::haproxy::worker::WorkerSocket;
+
+/// How long one look at a socket may take. A worker under load answers in
+/// milliseconds; one that does not answer for this long is as good as gone.
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long all five listings may take together; the largest have thousands of rows.
+pub const INVENTORY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an apply needs of HAProxy. Errors are an operator's words; none of these calls
+/// outlasts its own deadline.
+pub trait Haproxy: Send + Sync + fmt::Debug {
+    /// Who answers on the worker's stats socket.
+    ///
+    /// # Errors
+    /// Nobody does, or not as HAProxy.
+    fn worker(&self) -> Result<WorkerInfo, String>;
+
+    /// Whether the master answers `show proc`.
+    ///
+    /// # Errors
+    /// It does not.
+    fn master(&self) -> Result<(), String>;
+
+    /// What the worker has loaded.
+    ///
+    /// # Errors
+    /// A listing was refused, cut or not understood.
+    fn inventory(&self) -> Result<RuntimeInventory, String>;
+
+    /// Reloads what is on disk. `before` is the worker known to run now.
+    fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
+}
+
+/// The two unix sockets.
+#[derive(Debug)]
+pub struct Sockets {
+    worker: WorkerSocket,
+    master: MasterSocket,
+    reload_timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sockets {
+    /// Over the given sockets; a reload takes at most `reload_timeout`.
+    #[must_use]
+    pub fn new(
+        worker: WorkerSocket,
+        master: MasterSocket,
+        reload_timeout: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            worker,
+            master,
+            reload_timeout,
+            clock,
+        }
+    }
+}
+
+impl Haproxy for Sockets {
+    fn worker(&self) -> Result<WorkerInfo, String> {
+        self.worker
+            .info(Deadline::after(LOOK_TIMEOUT))
+            .map_err(|error| words(&error))
+    }
+
+    fn master(&self) -> Result<(), String> {
+        match self.master.show_proc(Deadline::after(LOOK_TIMEOUT)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(words(&error)),
+        }
+    }
+
+    fn inventory(&self) -> Result<RuntimeInventory, String> {
+        RuntimeInventory::read(&self.worker, Deadline::after(INVENTORY_TIMEOUT))
+            .map_err(|error| words(&error))
+    }
+
+    fn reload(&self, before: Option<Identity>) -> ReloadOutcome {
+        reload::reload(
+            &self.master,
+            &self.worker,
+            before,
+            self.reload_timeout,
+            &*self.clock,
+        )
+    }
+}
+
+/// An error and its causes in one line.
+pub(super) fn words(error: &dyn std::error::Error) -> String {
+    crate::error::Chain(error).to_string()
+}

@@ -1,0 +1,398 @@
+//! Startup: what the last life left behind, HAProxy, and then ready.
+//!
+//! Files come first and need no HAProxy: a tree that a crash left between two sets is
+//! made whole before anything is waited for, because HAProxy may itself be about to
+//! start from it. What the worker makes of the set is decided once it answers. Every
+//! step can be cut and begun again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::haproxy::identity::Identity;
+use crate::store::state_file::Loaded;
+use crate::store::tree::Tree;
+use crate::store::{StoreError, install, sweep};
+use crate::wire::digest::hex;
+use crate::wire::result::{Failure, ResultMode, Stage};
+
+use super::activate::Activation;
+use super::agent::Agent;
+use super::machine::{self, Event, Phase, Recovery};
+use super::outcome::{Report, Stopwatch};
+use super::port::words;
+use super::record::{PendingReload, PhaseNote, Record};
+use super::tx::Tx;
+
+/// How often the sockets are tried while HAProxy starts. A refused connect costs
+/// microseconds, and an agent that is late is a pod that is late.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a set that no worker has confirmed may wait for HAProxy to come up. If it
+/// does not, the set may be why: the last known good one goes back.
+const UNCONFIRMED_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a startup step that the disk refused waits before it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What is left to do once HAProxy answers.
+enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Reload what is on disk; it commits or aborts the intent.
+    Activate,
+    /// Commit if that worker still runs, else reload.
+    CommitIf(Option<Identity>, ResultMode),
+}
+
+impl Agent {
+    /// Recovers, waits for HAProxy, and opens the gate. False if the process was stopped
+    /// before that.
+    pub fn start(&self) -> bool {
+        let rest = loop {
+            let mut tx = self.lock();
+            match tx.recover_files(self) {
+                Ok(rest) => break rest,
+                Err(error) => {
+                    drop(tx);
+                    log::error!(error:% = words(&error); "cannot start yet; trying again");
+                    if self.wait_until(self.clock.now() + RETRY_AFTER) {
+                        return false;
+                    }
+                }
+            }
+        };
+        let Some(rest) = self.wait_for_haproxy(rest) else {
+            return false;
+        };
+        {
+            let mut tx = self.lock();
+            tx.recover_worker(self, rest);
+            tx.arm(self);
+            self.publish(&tx);
+        }
+        if !self.wait_for_inventory() {
+            return false;
+        }
+        self.gate.open();
+        self.metrics.ready.set(1);
+        log::info!("ready");
+        true
+    }
+
+    /// Waits for both sockets. `None` if the process stops.
+    fn wait_for_haproxy(&self, mut rest: Rest) -> Option<Rest> {
+        let began = self.clock.now();
+        let mut told = String::new();
+        loop {
+            let waiting_for = match (self.haproxy.worker(), self.haproxy.master()) {
+                (Ok(_), Ok(())) => return Some(rest),
+                (Err(worker), _) => format!("worker socket: {worker}"),
+                (Ok(_), Err(master)) => format!("master socket: {master}"),
+            };
+            if told != waiting_for {
+                log::info!(reason = waiting_for; "waiting for HAProxy");
+                told = waiting_for;
+            }
+            let waited = self.clock.now().saturating_duration_since(began);
+            if matches!(rest, Rest::Activate) && waited > UNCONFIRMED_GRACE {
+                let mut tx = self.lock();
+                log::warn!(
+                    "HAProxy does not come up with a set that no worker has confirmed; the last known good one goes back"
+                );
+                let message = format!(
+                    "HAProxy did not come up after a restart in the middle of the apply: {told}"
+                );
+                tx.give_up_intent(
+                    self,
+                    Failure {
+                        stage: Stage::Reload,
+                        message,
+                    },
+                );
+                rest = Rest::Nothing;
+            }
+            if self.wait_until(self.clock.now() + TRY_EVERY) {
+                return None;
+            }
+        }
+    }
+
+    fn wait_for_inventory(&self) -> bool {
+        let mut told = String::new();
+        loop {
+            let mut tx = self.lock();
+            match tx.refresh_inventory(self) {
+                Ok(()) => {
+                    self.publish(&tx);
+                    return true;
+                }
+                Err(error) => {
+                    drop(tx);
+                    if told != error {
+                        log::error!(error; "waiting for HAProxy's listings");
+                        told = error;
+                    }
+                    if self.wait_until(self.clock.now() + TRY_EVERY) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Tx {
+    /// The part of the recovery that needs no HAProxy. May be called again after an error.
+    fn recover_files(&mut self, agent: &Agent) -> Result<Rest, StoreError> {
+        *self = Self::default();
+        let note = self.load(agent)?;
+        let phase = note.as_ref().map(|note| note.phase).or(self.record.phase);
+        self.phase = phase;
+        let now = agent.clock.wall();
+        self.tree = Tree::observe(&**agent.store.fs(), self.record.owned.keys(), now)?;
+        if let Some(phase) = phase {
+            log::warn!(phase:?; "the last run ended in the middle of an apply; recovering");
+        }
+        let rest = match machine::recovery(phase) {
+            Recovery::KeepBaseline => {
+                self.phase = None;
+                self.keep_baseline();
+                Rest::Nothing
+            }
+            Recovery::RollForward | Recovery::Activate => self.roll_forward(agent)?,
+            Recovery::CommitIfSameWorker => {
+                let worker = note.as_ref().and_then(|note| note.worker);
+                let mode = match phase {
+                    Some(Phase::Applied) => ResultMode::FileOnly,
+                    _ => ResultMode::Reload,
+                };
+                match self.roll_forward(agent)? {
+                    Rest::Activate => Rest::CommitIf(worker, mode),
+                    other => other,
+                }
+            }
+            Recovery::CommitScheduled => {
+                let due = note.as_ref().and_then(|note| note.due);
+                match self.roll_forward(agent)? {
+                    Rest::Activate => {
+                        self.commit_scheduled(agent, due);
+                        Rest::Nothing
+                    }
+                    other => other,
+                }
+            }
+            Recovery::Restore => {
+                self.restore(agent)?;
+                let failure = note.and_then(|note| note.failure);
+                self.aborted(agent, failure);
+                Rest::Nothing
+            }
+        };
+        let mut keep: BTreeSet<String> = self.record.journal.backups().map(str::to_owned).collect();
+        if let Some(intent) = &self.record.intent {
+            keep.extend(intent.tree.staged().map(str::to_owned));
+        }
+        let swept = sweep::sweep(&agent.store, &keep);
+        if swept.removed > 0 || swept.stuck > 0 {
+            log::info!(removed = swept.removed, stuck = swept.stuck; "swept what earlier runs left");
+        }
+        self.resume_pacing(agent);
+        Ok(rest)
+    }
+
+    fn load(&mut self, agent: &Agent) -> Result<Option<PhaseNote>, StoreError> {
+        match agent.state_file.load::<Record, PhaseNote>()? {
+            Loaded::Absent => Ok(None),
+            Loaded::Found(record, note) => {
+                self.record = record;
+                Ok(note)
+            }
+            Loaded::Unusable { reason, moved_to } => {
+                agent.metrics.state_file_resets.inc();
+                log::error!(
+                    reason, moved_to;
+                    "the state file cannot be used and was set aside; starting without a baseline"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// No apply was under way. The tree must be the one that was left.
+    fn keep_baseline(&mut self) {
+        self.record.intent = None;
+        if self.record.fold != hex(&self.tree.fold()) && !self.record.owned.is_empty() {
+            log::warn!(
+                plan_id = self.record.applied_plan_id;
+                "something other than the agent changed the tree while it was not running; the applied plan is unknown until the next full apply"
+            );
+            self.record.forget_baseline();
+        }
+    }
+
+    /// Finishes the renames of the intent. If content is lost the journal goes back.
+    fn roll_forward(&mut self, agent: &Agent) -> Result<Rest, StoreError> {
+        let Some(intent) = self.record.intent.clone() else {
+            log::error!("a phase without an intent was found; the last known good set goes back");
+            self.give_up_intent(agent, lost("the intent of the apply is missing"));
+            return Ok(Rest::Nothing);
+        };
+        match install::replay(&agent.store, &intent.tree) {
+            Ok(()) => {}
+            Err(error @ StoreError::StagedLost { .. }) => {
+                log::warn!(error:% = words(&error); "the apply cannot be finished");
+                self.give_up_intent(agent, lost(&words(&error)));
+                return Ok(Rest::Nothing);
+            }
+            Err(error) => return Err(error),
+        }
+        self.record.owned = intent.owned;
+        let now = agent.clock.wall();
+        self.tree = Tree::observe(&**agent.store.fs(), self.record.owned.keys(), now)?;
+        self.phase = Some(Phase::Written);
+        Ok(Rest::Activate)
+    }
+
+    /// Puts the last known good set back; the intent is void.
+    fn give_up_intent(&mut self, agent: &Agent, failure: Failure) {
+        // From here on a restart restores as well.
+        self.phase = Some(Phase::BackedUp);
+        if self.undo(agent, &failure) {
+            self.aborted(agent, Some(failure));
+        }
+    }
+
+    fn aborted(&mut self, agent: &Agent, failure: Option<Failure>) {
+        self.record.applied_plan_id.clear();
+        if let Some(failure) = failure {
+            self.degrade(agent, &failure.message);
+        }
+        self.save_quietly(agent);
+        if !self.unsaved {
+            self.drop_retired(agent);
+        }
+    }
+
+    fn commit_scheduled(&mut self, agent: &Agent, due: Option<i128>) {
+        let Some(intent) = self.record.intent.clone() else {
+            return;
+        };
+        let due = due.unwrap_or_else(|| agent.clock.wall().0);
+        if let Err(error) = self.enter(Event::ReloadScheduled) {
+            let _ = error.at(Stage::Write);
+        }
+        let fold = hex(&self.tree.fold());
+        let pending = self.record.pending.get_or_insert(PendingReload {
+            plan_id: String::new(),
+            due,
+            fold: String::new(),
+        });
+        pending.fold = fold;
+        pending.plan_id.clone_from(&intent.plan_id);
+        let schema = intent.plan_schema_version;
+        self.settle(&intent.plan_id, intent.token, schema, ResultMode::Scheduled);
+        self.rest(agent);
+        self.save_quietly(agent);
+    }
+
+    /// The part of the recovery that asks HAProxy.
+    fn recover_worker(&mut self, agent: &Agent, rest: Rest) {
+        match rest {
+            Rest::Nothing => {
+                if self.look_at_worker(agent) {
+                    self.restore_worker(agent);
+                }
+            }
+            Rest::Activate => self.activate_intent(agent),
+            Rest::CommitIf(worker, mode) => {
+                let runs = agent.haproxy.worker().ok().map(|info| info.identity);
+                if runs.is_some() && runs == worker {
+                    self.record.worker = runs;
+                    self.look_at_worker(agent);
+                    self.commit_intent(agent, mode, None);
+                } else {
+                    self.activate_intent(agent);
+                }
+            }
+        }
+    }
+
+    fn activate_intent(&mut self, agent: &Agent) {
+        let plan_id = self
+            .record
+            .intent
+            .as_ref()
+            .map_or("", |intent| intent.plan_id.as_str());
+        let report = Report::new(plan_id, Stopwatch::start(agent.clock.now()));
+        log::info!(plan_id; "reloading the set that the last run had written");
+        let stage = Stage::Reload;
+        match self.reload(agent) {
+            Activation::Loaded(reload) => {
+                self.commit_intent(agent, ResultMode::Reload, Some((report, reload)));
+            }
+            Activation::Refused { message, .. } | Activation::Unreachable { message, .. } => {
+                self.abort(agent, report, Failure { stage, message });
+            }
+            Activation::Unconfirmed { message, .. } => {
+                self.keep_unconfirmed(agent);
+                self.reject(agent, report, Failure { stage, message });
+            }
+        }
+    }
+
+    fn commit_intent(
+        &mut self,
+        agent: &Agent,
+        mode: ResultMode,
+        reloaded: Option<(Report, crate::wire::result::Reload)>,
+    ) {
+        let Some(intent) = self.record.intent.clone() else {
+            return;
+        };
+        let event = match mode {
+            ResultMode::Reload => Event::ReloadDone,
+            ResultMode::Runtime
+            | ResultMode::FileOnly
+            | ResultMode::Scheduled
+            | ResultMode::Noop
+            | ResultMode::Rejected => Event::OpsDone,
+        };
+        if let Err(error) = self.enter(event) {
+            let _ = error.at(Stage::Write);
+        }
+        self.settle(
+            &intent.plan_id,
+            intent.token,
+            intent.plan_schema_version,
+            mode,
+        );
+        self.rest(agent);
+        let report = match reloaded {
+            Some((mut report, reload)) => {
+                report.reload = Some(reload);
+                report
+            }
+            None => Report::new(&intent.plan_id, Stopwatch::start(agent.clock.now())),
+        };
+        self.conclude(agent, report, mode);
+    }
+
+    /// The pacing window goes on across a restart.
+    fn resume_pacing(&mut self, agent: &Agent) {
+        let Some(end) = self.record.last_reload_end else {
+            return;
+        };
+        let since = agent.clock.wall().0.saturating_sub(end);
+        let Ok(since) = u64::try_from(since) else {
+            return;
+        };
+        self.last_reload_end = agent.clock.now().checked_sub(Duration::from_nanos(since));
+    }
+}
+
+fn lost(message: &str) -> Failure {
+    Failure {
+        stage: Stage::Write,
+        message: message.to_owned(),
+    }
+}

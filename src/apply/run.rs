@@ -1,0 +1,414 @@
+//! One apply under the apply lock: fence again, plan, journal, renames, activation.
+//!
+//! Persist, effect, persist: every step is recorded before it has an effect, and every
+//! effect survives being repeated. Whatever fails leaves through one of two doors,
+//! [`Tx::refuse`] before the first rename and [`Tx::abort`] after it.
+
+use std::collections::BTreeMap;
+
+use crate::metrics::Invariant;
+use crate::store::install::{self, PrepareError};
+use crate::store::journal::{self, Change, Journal};
+use crate::store::stage::{StageRequest, StagedFile};
+use crate::wire::digest::ContentHash;
+use crate::wire::manifest::{Manifest, Mode};
+use crate::wire::op::OpKind;
+use crate::wire::path::ManifestPath;
+use crate::wire::result::{Failure, Missing, OpResult, ResultMode, Stage};
+
+use super::agent::Agent;
+use super::known_bad::{Lookup, SetKey};
+use super::machine::Event;
+use super::outcome::{Leg, Report};
+use super::plan::{self, Plan, ReloadWhy, Situation, StagedPart, Way};
+use super::port::words;
+use super::record::Intent;
+use super::tx::Tx;
+use super::upload::{Answer, Upload};
+use super::view::View;
+
+/// What travels through one apply.
+pub(super) struct Job<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) manifest: Manifest,
+    pub(super) blob: Option<Vec<u8>>,
+    /// The generation before it.
+    pub(super) generation: u64,
+    /// The set by the agent's own hashes, for the known-bad cache.
+    pub(super) key: SetKey,
+    pub(super) report: Report,
+}
+
+/// Carries an upload out. Called without any lock.
+pub(super) fn run(upload: Upload<'_>) -> Answer {
+    let agent = upload.agent;
+    let mut tx = agent.lock();
+    let answer = tx.apply(upload);
+    agent.publish(&tx);
+    answer
+}
+
+impl Tx {
+    fn apply(&mut self, upload: Upload<'_>) -> Answer {
+        let Upload {
+            agent,
+            manifest,
+            stage,
+            parts,
+            blob,
+            watch,
+            ..
+        } = upload;
+        let report = Report::new(&manifest.plan_id, watch);
+        if let Err(failure) = self.heal(agent) {
+            return self.refuse(agent, report, failure);
+        }
+        if let Err(error) = self.look_at_tree(agent) {
+            return self.refuse(agent, report, at_backup(words(&error)));
+        }
+        self.look_at_worker(agent);
+        if let Err(conflict) = self.record.baseline().admit(&manifest) {
+            return Answer::Conflict(conflict);
+        }
+        if let Err(failure) = self.accept_epoch(agent, manifest.token.leader_epoch) {
+            return self.refuse(agent, report, failure);
+        }
+        if manifest.mode == Mode::RevertLkg {
+            return self.revert(agent, &manifest, report);
+        }
+        let plan = match self.plan(agent, &manifest, &parts) {
+            Ok(plan) => plan,
+            Err(missing) => return Answer::Missing(Missing { missing }),
+        };
+        let key = self.content_key(&plan);
+        if let Some(nack) = self.known_bad(agent, key, &manifest.plan_id) {
+            return nack;
+        }
+        self.promote(&manifest);
+        let generation = self.record.generation;
+        let job = Job {
+            agent,
+            manifest,
+            blob,
+            generation,
+            key,
+            report,
+        };
+        self.carry_out(job, &plan, &parts, stage)
+    }
+
+    fn carry_out(
+        &mut self,
+        mut job: Job<'_>,
+        plan: &Plan,
+        parts: &BTreeMap<ManifestPath, StagedFile>,
+        stage: StageRequest,
+    ) -> Answer {
+        let agent = job.agent;
+        let way = plan::choose(&job.manifest, self.situation(&job.manifest, plan));
+        if way == Way::Reload(ReloadWhy::OpsNotExecutable) {
+            self.violated(
+                agent,
+                Invariant::OpsExecutable,
+                "an op of unknown kind was sent",
+            );
+        }
+        job.report.op_results = unsent(&job.manifest, way);
+        log::debug!(
+            plan_id = job.manifest.plan_id, writes = plan.writes.len(),
+            deletes = plan.deletes.len(), way:?; "planned"
+        );
+        let needs_phases = plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly);
+        if needs_phases {
+            let writes: Vec<StagedFile> = plan
+                .writes
+                .iter()
+                .filter_map(|w| parts.get(&w.path).cloned())
+                .collect();
+            if let Err(failure) = self.take_journal(&job, plan, &writes, &stage) {
+                return self.refuse(agent, job.report, failure);
+            }
+            job.report.watch.lap(Leg::Admit, agent.clock.now());
+            if let Err(failure) = self.write_tree(agent, plan) {
+                return self.abort(agent, job.report, failure);
+            }
+            // Parts that were sent although the agent holds them are removed with it.
+            if writes.len() == parts.len() {
+                stage.finish();
+            }
+        } else {
+            self.record.owned.clone_from(&plan.owned);
+            job.report.watch.lap(Leg::Admit, agent.clock.now());
+        }
+        job.report.watch.lap(Leg::Write, agent.clock.now());
+        match way {
+            Way::Noop => self.commit(job, ResultMode::Noop),
+            Way::FileOnly => self.file_only(job),
+            Way::JoinPending => self.join_pending(job),
+            Way::Reload(why) => self.activate(job, why),
+        }
+    }
+
+    fn situation(&self, manifest: &Manifest, plan: &Plan) -> Situation {
+        Situation {
+            reload_pending: self.record.pending.is_some(),
+            applied_known: !self.record.applied_plan_id.is_empty(),
+            worker_known: self.worker_known(),
+            changes: plan.changes(),
+            ops_known: manifest
+                .ops
+                .iter()
+                .all(|op| OpKind::parse(&op.kind).is_some()),
+        }
+    }
+
+    /// A leader that passed the fence is remembered before anything else happens, so that
+    /// an older one stays out even if this apply fails.
+    fn accept_epoch(&mut self, agent: &Agent, epoch: u64) -> Result<(), Failure> {
+        if epoch <= self.record.epoch {
+            return Ok(());
+        }
+        self.record.epoch = epoch;
+        self.save(agent).map_err(|error| at_backup(words(&error)))
+    }
+
+    fn plan(
+        &self,
+        agent: &Agent,
+        manifest: &Manifest,
+        parts: &BTreeMap<ManifestPath, StagedFile>,
+    ) -> Result<Plan, Vec<ManifestPath>> {
+        let staged: BTreeMap<_, _> = parts
+            .values()
+            .map(|part| {
+                let staged = StagedPart {
+                    staged: part.staged.clone(),
+                    hash: part.hash,
+                };
+                (part.path.clone(), staged)
+            })
+            .collect();
+        let held = |path: &ManifestPath| self.held(path);
+        plan::build(
+            manifest,
+            &held,
+            &staged,
+            &self.record.owned,
+            &agent.settings.config,
+        )
+    }
+
+    /// The content of an owned path, by the agent's own hash of it.
+    fn held(&self, path: &ManifestPath) -> Option<ContentHash> {
+        if !self.record.owned.contains_key(path) {
+            return None;
+        }
+        self.tree.get(path).map(|seen| seen.hash)
+    }
+
+    fn content_key(&self, plan: &Plan) -> SetKey {
+        let written: BTreeMap<_, _> = plan
+            .writes
+            .iter()
+            .map(|write| (&write.path, write.hash))
+            .collect();
+        SetKey::of_content(plan.owned.keys().filter_map(|path| {
+            let hash = written.get(path).copied().or_else(|| self.held(path))?;
+            Some((path, hash.sha256, hash.size))
+        }))
+    }
+
+    /// HAProxy's verdict on this content, if it is remembered. Here the content is hashed,
+    /// so an XXH64 manifest can be answered too.
+    fn known_bad(&self, agent: &Agent, key: SetKey, plan_id: &str) -> Option<Answer> {
+        let found = agent.known_bad().confirm(key, agent.clock.now());
+        match found {
+            Lookup::Unknown => None,
+            Lookup::Known(nack) => {
+                agent.metrics.known_bad_hits.inc();
+                let nack = View::of(self).refresh(&*agent.clock, *nack, plan_id);
+                Some(Answer::Result(Box::new(nack)))
+            }
+        }
+    }
+
+    /// The controller's own check passed for what is applied: it becomes the last known
+    /// good set. The backups go once a state without them is saved.
+    fn promote(&mut self, manifest: &Manifest) {
+        let applied = &self.record.applied_plan_id;
+        if applied.is_empty() || manifest.validated_plan_id.as_ref() != Some(applied) {
+            return;
+        }
+        if self.record.lkg_plan_id != *applied || !self.record.journal.entries.is_empty() {
+            log::info!(plan_id = applied; "the applied plan is validated: it is the last known good one now");
+            self.set_is_good(&applied.clone());
+        }
+    }
+
+    /// Takes the backups and records the intent. Nothing of the tree has changed when
+    /// this fails, and no saved state names what it made.
+    fn take_journal(
+        &mut self,
+        job: &Job<'_>,
+        plan: &Plan,
+        writes: &[StagedFile],
+        stage: &StageRequest,
+    ) -> Result<(), Failure> {
+        let agent = job.agent;
+        self.step(agent, Event::PartsStaged, |_| {})
+            .map_err(|e| e.at(Stage::Backup))?;
+        self.step(agent, Event::PartsVerified, |_| {})
+            .map_err(|e| e.at(Stage::Backup))?;
+        if plan.deletes.contains(&agent.settings.config) {
+            return Err(at_backup(format!(
+                "the set has no {}: HAProxy neither starts nor reloads without it; send it with every set",
+                agent.settings.config
+            )));
+        }
+        let prepared = install::prepare(&agent.store, writes, &plan.deletes).map_err(|error| {
+            at_backup(match &error {
+                PrepareError::Refused(refusal) => refusal.to_string(),
+                PrepareError::Store(error) => words(error),
+            })
+        })?;
+        let targets = plan.writes.iter().map(|write| (&write.path, false));
+        let changes: Vec<Change<'_>> = targets
+            .chain(plan.deletes.iter().map(|path| (path, true)))
+            .map(|(path, removal)| Change {
+                path,
+                exists: prepared.existing.contains_key(path),
+                removal,
+                was_owned: self.record.owned.get(path).copied(),
+                hash: self.held(path),
+            })
+            .collect();
+        // Numbers are spent even if this apply fails: a backup's name is never used twice.
+        let entries = journal::plan_entries(
+            &self.record.journal,
+            changes,
+            agent.store.mounts(),
+            &mut self.record.next_backup,
+        );
+        let taken = Journal {
+            entries: entries.clone(),
+        };
+        if let Err(error) = journal::back_up(&agent.store, &entries).and_then(|()| stage.seal()) {
+            let _ = journal::clear(&agent.store, &taken);
+            return Err(at_backup(words(&error)));
+        }
+        let before = self.record.clone();
+        self.record.journal.add(entries);
+        self.record
+            .made_dirs
+            .extend(prepared.missing_dirs.iter().cloned());
+        self.record
+            .owned
+            .extend(plan.owned.iter().map(|(path, kind)| (path.clone(), *kind)));
+        self.record.intent = Some(Intent {
+            plan_id: job.manifest.plan_id.clone(),
+            token: job.manifest.token,
+            mode: job.manifest.mode,
+            plan_schema_version: job.manifest.plan_schema_version,
+            tree: install::Intent::new(
+                writes,
+                &plan.deletes,
+                &prepared.missing_dirs,
+                agent.settings.config.as_str(),
+            ),
+            owned: plan.owned.clone(),
+        });
+        let recorded = self
+            .enter(Event::JournalTaken)
+            .map_err(|error| error.at(Stage::Backup))
+            .and_then(|()| self.save(agent).map_err(|error| at_backup(words(&error))));
+        if let Err(failure) = recorded {
+            let txn = self.record.txn;
+            self.record = before;
+            self.record.txn = txn;
+            self.phase = None;
+            // A failed sync may still have left the intent on disk. It must not be found
+            // there once its backups are gone.
+            if self.save(agent).is_ok() {
+                let _ = journal::clear(&agent.store, &taken);
+            }
+            return Err(failure);
+        }
+        Ok(())
+    }
+
+    /// Renames, unlinks, and the note that they are done.
+    fn write_tree(&mut self, agent: &Agent, plan: &Plan) -> Result<(), Failure> {
+        let failed = |error: &crate::store::StoreError| Failure {
+            stage: Stage::Write,
+            message: words(error),
+        };
+        if let Some(intent) = &self.record.intent {
+            install::install(&agent.store, &intent.tree).map_err(|error| failed(&error))?;
+        }
+        let now = agent.clock.wall();
+        for file in &plan.writes {
+            let fs = &**agent.store.fs();
+            self.tree
+                .note(fs, &file.path, file.hash, now)
+                .map_err(|error| failed(&error))?;
+        }
+        for path in &plan.deletes {
+            self.tree.forget(path);
+        }
+        self.record.owned.clone_from(&plan.owned);
+        self.step(agent, Event::TreeWritten, |_| {})
+            .map_err(|e| e.at(Stage::Write))
+    }
+
+    /// Only files changed, and no command is needed.
+    fn file_only(&mut self, job: Job<'_>) -> Answer {
+        let worker = self.record.worker;
+        match self.step(job.agent, Event::OpsDone, |note| note.worker = worker) {
+            Ok(()) => self.commit(job, ResultMode::FileOnly),
+            Err(error) => {
+                let failure = error.at(Stage::Write);
+                self.abort(job.agent, job.report, failure)
+            }
+        }
+    }
+}
+
+/// A failure before the first rename.
+pub(super) fn at_backup(message: String) -> Failure {
+    Failure {
+        stage: Stage::Backup,
+        message,
+    }
+}
+
+/// What became of the ops where none of them is sent.
+fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
+    let why = match way {
+        Way::Noop | Way::FileOnly => return Vec::new(),
+        Way::JoinPending => "not sent: a reload is pending and will load the files",
+        Way::Reload(why) => match why {
+            ReloadWhy::Asked => "not sent: the manifest asks for a reload",
+            ReloadWhy::BaselineUnknown => {
+                "not sent: the applied plan is unknown, so the files are reloaded"
+            }
+            ReloadWhy::WorkerUnknown => {
+                "not sent: the worker is not the one the ops were composed for, so the files are reloaded"
+            }
+            ReloadWhy::OpsNotExecutable => {
+                "not sent: the batch has an op of a kind that this agent does not know, so the files are reloaded"
+            }
+            ReloadWhy::OpsNotSupported => {
+                "not sent: this version of the agent answers runtime ops with a reload"
+            }
+        },
+    };
+    manifest
+        .ops
+        .iter()
+        .map(|op| OpResult {
+            kind: op.kind.clone(),
+            ok: false,
+            output: Some(why.to_owned()),
+        })
+        .collect()
+}

@@ -1,0 +1,213 @@
+//! What the apply lock guards: the record, the observed tree, the worker last seen.
+//!
+//! Every change of the record goes through here, so that the phase on disk and the
+//! phase in memory cannot part, and so that the fold saved is always the fold of the
+//! tree that was observed.
+
+use std::time::Instant;
+
+use crate::haproxy::identity::WorkerInfo;
+use crate::store::StoreError;
+use crate::store::tree::Tree;
+use crate::wire::digest::hex;
+use crate::wire::path::ManifestPath;
+use crate::wire::result::{Failure, Stage};
+use crate::wire::state::{Haproxy, RuntimeInventory};
+
+use super::agent::Agent;
+use super::machine::{self, Event, IllegalStep, Phase};
+use super::port::words;
+use super::record::{PhaseNote, Record};
+
+/// Guarded by the apply lock.
+#[derive(Debug, Default)]
+pub(super) struct Tx {
+    /// The state, as saved or about to be.
+    pub(super) record: Record,
+    /// The owned files as last observed.
+    pub(super) tree: Tree,
+    /// How far the apply under way has come.
+    pub(super) phase: Option<Phase>,
+    /// The worker last seen.
+    pub(super) worker: Option<WorkerInfo>,
+    /// What the worker has loaded.
+    pub(super) inventory: RuntimeInventory,
+    /// Generation of the inventory that an answer last carried.
+    pub(super) inventory_told: u64,
+    /// The inventory could not be read since the last reload.
+    pub(super) inventory_stale: bool,
+    /// Journals that the record no longer has; their backups go after the next save.
+    pub(super) retired: Vec<crate::store::journal::Journal>,
+    /// When the pending reload fires, monotonic.
+    pub(super) pending_at: Option<Instant>,
+    /// When the last reload ended, monotonic; refused ones count.
+    pub(super) last_reload_end: Option<Instant>,
+    /// An abort that could not be finished: the next apply finishes it first.
+    pub(super) unfinished: bool,
+    /// The record in memory is ahead of the one on disk.
+    pub(super) unsaved: bool,
+    /// One reload has been spent on a worker that came from nowhere; an apply of the
+    /// controller allows the next one.
+    pub(super) restored_worker: bool,
+}
+
+/// Why a step could not be taken.
+#[derive(Debug)]
+pub(super) enum StepError {
+    /// The disk.
+    Store(StoreError),
+    /// A defect of ours.
+    Illegal(IllegalStep),
+}
+
+impl From<StoreError> for StepError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl StepError {
+    /// As the failure of a stage.
+    pub(super) fn at(&self, stage: Stage) -> Failure {
+        let message = match self {
+            Self::Store(error) => words(error),
+            Self::Illegal(step) => {
+                log::error!(step:%; "the apply took a step that the machine does not have");
+                format!("internal error: {step}")
+            }
+        };
+        Failure { stage, message }
+    }
+}
+
+impl Tx {
+    /// Saves the whole record, with the phase and the fold as they are now.
+    pub(super) fn save(&mut self, agent: &Agent) -> Result<(), StoreError> {
+        self.record.txn += 1;
+        self.record.phase = self.phase;
+        self.record.fold = hex(&self.tree.fold());
+        self.unsaved = true;
+        agent.state_file.save(&self.record)?;
+        self.unsaved = false;
+        Ok(())
+    }
+
+    /// Takes a step and notes the phase that follows; `fill` adds what that phase carries.
+    pub(super) fn step(
+        &mut self,
+        agent: &Agent,
+        event: Event,
+        fill: impl FnOnce(&mut PhaseNote),
+    ) -> Result<(), StepError> {
+        self.enter(event)?;
+        if let Some(phase) = self.phase {
+            let mut note = PhaseNote::of(phase);
+            fill(&mut note);
+            agent.state_file.save_phase(self.record.txn, &note)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a step that the next [`Tx::save`] records.
+    pub(super) fn enter(&mut self, event: Event) -> Result<(), StepError> {
+        self.phase = machine::next(self.phase, event).map_err(StepError::Illegal)?;
+        Ok(())
+    }
+
+    /// Looks at every owned file; what moved is hashed again. True if something other
+    /// than the agent wrote the tree: the baseline is forgotten then.
+    pub(super) fn look_at_tree(&mut self, agent: &Agent) -> Result<bool, StoreError> {
+        let changed = self.tree.recheck(&**agent.store.fs(), agent.clock.wall())?;
+        if changed.is_empty() {
+            return Ok(false);
+        }
+        self.tree_is_foreign(&changed);
+        Ok(true)
+    }
+
+    /// Something else wrote these paths.
+    pub(super) fn tree_is_foreign(&mut self, changed: &[ManifestPath]) {
+        let first = changed.first().map(ToString::to_string).unwrap_or_default();
+        log::warn!(
+            path = first, files = changed.len(), plan_id = self.record.applied_plan_id;
+            "something other than the agent changed the tree; the applied plan is unknown until the next full apply"
+        );
+        self.record.forget_baseline();
+    }
+
+    /// Asks who the worker is. A worker that is not the one of the record means that the
+    /// running plan is unknown; one that does not answer means nothing. True if it is
+    /// another one.
+    pub(super) fn look_at_worker(&mut self, agent: &Agent) -> bool {
+        match agent.haproxy.worker() {
+            Ok(info) if !info.stopping => self.worker_seen(agent, info),
+            Ok(_) => false,
+            Err(error) => {
+                log::debug!(error; "the worker does not answer");
+                false
+            }
+        }
+    }
+
+    /// Takes note of the worker that answers. True if it is not the one of the record.
+    pub(super) fn worker_seen(&mut self, agent: &Agent, info: WorkerInfo) -> bool {
+        let identity = info.identity;
+        self.worker = Some(info);
+        if self.record.worker == Some(identity) {
+            return false;
+        }
+        if let Some(old) = self.record.worker {
+            agent.metrics.worker_changes.inc();
+            log::warn!(
+                old:%, new:% = identity, running = self.record.running_plan_id;
+                "HAProxy has another worker, and the agent did not reload; what it runs is unknown"
+            );
+        }
+        self.record.worker = Some(identity);
+        self.record.forget_worker();
+        true
+    }
+
+    /// The worker is the one that loaded the running plan.
+    pub(super) fn worker_known(&self) -> bool {
+        !self.record.running_plan_id.is_empty() && !self.record.worker_ops_plan_id.is_empty()
+    }
+
+    /// Reads what the worker has loaded; what could not be read stays as it was and is
+    /// tried again in the background.
+    pub(super) fn refresh_inventory(&mut self, agent: &Agent) -> Result<(), String> {
+        let lists = agent
+            .haproxy
+            .inventory()
+            .inspect_err(|_| self.inventory_stale = true)?;
+        self.inventory_stale = false;
+        let fresh = RuntimeInventory {
+            generation: self.inventory.generation,
+            maps: lists.maps,
+            certs: lists.certs,
+            ca_files: lists.ca_files,
+            crl_files: lists.crl_files,
+            crt_lists: lists.crt_lists,
+        };
+        if fresh != self.inventory || self.inventory.generation == 0 {
+            self.inventory = RuntimeInventory {
+                generation: self.inventory.generation + 1,
+                ..fresh
+            };
+        }
+        Ok(())
+    }
+
+    /// The worker, for answers.
+    pub(super) fn haproxy(&self) -> Haproxy {
+        match &self.worker {
+            None => Haproxy::default(),
+            Some(info) => Haproxy {
+                version: info.version.short().to_owned(),
+                full_version: info.version.full().to_owned(),
+                worker_pid: info.identity.pid,
+                worker_start_time_unix_micros: info.identity.start_micros,
+            },
+        }
+    }
+}

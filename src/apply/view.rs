@@ -1,0 +1,166 @@
+//! What readers see: a copy of the transaction's state, swapped whole.
+
+use std::collections::BTreeMap;
+
+use crate::clock::Clock;
+use crate::wire::digest::DigestKind;
+use crate::wire::limits::API_VERSION;
+use crate::wire::op::OpKind;
+use crate::wire::path::ManifestPath;
+use crate::wire::result::{ApplyResult, Timing};
+use crate::wire::state::{Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInventory, State};
+
+use super::agent::Agent;
+use super::fence::Baseline;
+use super::record::BlobRef;
+use super::tx::Tx;
+
+/// A state to be read without the apply lock.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) baseline: Baseline,
+    pub(super) files: BTreeMap<ManifestPath, HeldFile>,
+    generation: u64,
+    plan_schema_version: i64,
+    haproxy: Haproxy,
+    inventory: RuntimeInventory,
+    /// When the pending reload fires, monotonic.
+    pub(super) pending_at: Option<std::time::Instant>,
+    pending_due: Option<String>,
+    last_apply: Option<ApplyResult>,
+    violation: Option<String>,
+    degraded: Option<Degraded>,
+    blob: Option<BlobRef>,
+}
+
+/// What a reader of the state asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateRead {
+    /// Hash every owned file first.
+    pub verify: bool,
+    /// Carry the plan blob.
+    pub plan: bool,
+}
+
+impl View {
+    pub(super) fn of(tx: &Tx) -> Self {
+        let record = &tx.record;
+        let files = tx
+            .tree
+            .files()
+            .iter()
+            .map(|(path, seen)| {
+                let kind = record
+                    .owned
+                    .get(path)
+                    .copied()
+                    .unwrap_or(DigestKind::Sha256);
+                let held = HeldFile {
+                    digest: seen.hash.digest(kind),
+                    size: seen.hash.size,
+                };
+                (path.clone(), held)
+            })
+            .collect();
+        Self {
+            baseline: record.baseline(),
+            files,
+            generation: record.generation,
+            plan_schema_version: record.plan_schema_version,
+            haproxy: tx.haproxy(),
+            inventory: tx.inventory.clone(),
+            pending_at: tx.pending_at,
+            pending_due: record
+                .pending
+                .as_ref()
+                .map(|pending| crate::clock::UnixNanos(pending.due).rfc3339()),
+            last_apply: record.last_apply.clone(),
+            violation: record.violation.clone(),
+            degraded: record.degraded.clone(),
+            blob: record.blob.clone().filter(|blob| {
+                !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
+            }),
+        }
+    }
+
+    /// A remembered refusal with the ids and the time of now. No reload was performed
+    /// for this answer, and nothing was rolled back.
+    pub(super) fn refresh(
+        &self,
+        clock: &dyn Clock,
+        mut nack: ApplyResult,
+        plan_id: &str,
+    ) -> ApplyResult {
+        plan_id.clone_into(&mut nack.plan_id);
+        nack.applied_plan_id
+            .clone_from(&self.baseline.applied_plan_id);
+        nack.running_plan_id
+            .clone_from(&self.baseline.running_plan_id);
+        nack.worker_ops_plan_id
+            .clone_from(&self.baseline.worker_ops_plan_id);
+        nack.applied_token = self.baseline.applied_token;
+        nack.lkg_plan_id.clone_from(&self.baseline.lkg_plan_id);
+        nack.haproxy = self.haproxy.clone();
+        nack.at = clock.wall().rfc3339();
+        nack.timing = Timing::default();
+        nack.rollback = None;
+        nack.runtime_inventory = None;
+        if let Some(reload) = &mut nack.reload {
+            reload.performed = false;
+            reload.took_ms = None;
+        }
+        nack
+    }
+}
+
+impl Agent {
+    /// The state document, and the plan blob if it is asked for and stored: the document's
+    /// `applied_plan` is left to whoever encodes it. `verify` waits for the apply under
+    /// way and hashes the owned files, so it may find that the baseline is gone.
+    pub fn state(&self, read: StateRead) -> (State, Option<Vec<u8>>) {
+        if read.verify {
+            self.verify();
+        }
+        let view = self.view();
+        let blob = view.blob.as_ref().and_then(|blob| self.stored_blob(blob));
+        let state = State {
+            api_version: API_VERSION,
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            plan_schema_version: view.plan_schema_version,
+            agent_ops: OpKind::names().map(str::to_owned).collect(),
+            features: Vec::new(),
+            haproxy: view.haproxy.clone(),
+            generation: view.generation,
+            applied_plan_id: view.baseline.applied_plan_id.clone(),
+            running_plan_id: view.baseline.running_plan_id.clone(),
+            worker_ops_plan_id: view.baseline.worker_ops_plan_id.clone(),
+            applied_token: view.baseline.applied_token,
+            lkg_plan_id: view.baseline.lkg_plan_id.clone(),
+            applied_plan_stored: blob.is_some(),
+            files: view.files.clone(),
+            runtime_inventory: view.inventory.clone(),
+            pending_deletes: PendingDeletes::default(),
+            applied_plan: None,
+            reload_pending_at: view.pending_due.clone(),
+            last_apply: view.last_apply.clone(),
+            invariant_violation: view.violation.clone(),
+            degraded: view.degraded.clone(),
+        };
+        (state, blob.filter(|_| read.plan))
+    }
+
+    fn stored_blob(&self, blob: &BlobRef) -> Option<Vec<u8>> {
+        let Ok(crate::wire::digest::Digest::Sha256(sha256)) =
+            crate::wire::digest::Digest::parse(&blob.sha256)
+        else {
+            return None;
+        };
+        match self.blob.read(&sha256) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                log::warn!(error:% = super::port::words(&error); "the plan blob cannot be read");
+                None
+            }
+        }
+    }
+}

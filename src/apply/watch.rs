@@ -1,0 +1,140 @@
+//! Looking at the worker and the disk when nobody asks for an apply.
+//!
+//! A worker that came from nowhere (HAProxy restarted, or reloaded by someone else)
+//! makes the running plan unknown. If the disk is still ours, one reload of it restores
+//! the baseline instead of waiting for the controller; only one, because a HAProxy that
+//! keeps restarting is not helped by more.
+
+use crate::store::tree::Tree;
+use crate::wire::digest::hex;
+use crate::wire::path::ManifestPath;
+use crate::wire::result::{Failure, ResultMode, Stage};
+
+use super::activate::Activation;
+use super::agent::Agent;
+use super::outcome::{Report, Stopwatch};
+use super::port::words;
+use super::record::PendingReload;
+use super::tx::Tx;
+
+impl Agent {
+    /// The background look.
+    pub(super) fn look(&self) {
+        let mut tx = self.lock();
+        if tx.heal(self).is_err() {
+            // Logged by whoever failed first; an apply meanwhile says it again.
+            return;
+        }
+        if tx.look_at_worker(self) {
+            tx.restore_worker(self);
+        }
+        if tx.inventory_stale {
+            if let Err(error) = tx.refresh_inventory(self) {
+                log::debug!(error; "the inventory cannot be read yet");
+            }
+        }
+        self.publish(&tx);
+    }
+
+    /// `verify=1`: hashes every owned file and looks at the worker.
+    pub(super) fn verify(&self) {
+        let mut tx = self.lock();
+        let paths: Vec<ManifestPath> = tx.record.owned.keys().cloned().collect();
+        match Tree::observe(&**self.store.fs(), &paths, self.clock.wall()) {
+            Ok(tree) => {
+                let differ = |path: &&ManifestPath| {
+                    tx.tree.get(path).map(|seen| seen.hash) != tree.get(path).map(|seen| seen.hash)
+                };
+                let changed: Vec<ManifestPath> = paths.iter().filter(differ).cloned().collect();
+                tx.tree = tree;
+                if !changed.is_empty() {
+                    tx.tree_is_foreign(&changed);
+                    tx.save_quietly(self);
+                }
+            }
+            Err(error) => {
+                log::error!(error:% = words(&error); "a file of the tree cannot be read; the applied plan is unknown");
+                tx.record.forget_baseline();
+                tx.save_quietly(self);
+            }
+        }
+        if tx.look_at_worker(self) {
+            tx.save_quietly(self);
+        }
+        self.publish(&tx);
+    }
+}
+
+impl Tx {
+    /// Saves what a look has found; if that fails the next apply saves it.
+    pub(super) fn save_quietly(&mut self, agent: &Agent) {
+        if let Err(error) = self.save(agent) {
+            log::error!(error:% = words(&error); "the state cannot be saved; it is saved before the next apply");
+        }
+    }
+
+    /// Another worker runs. Reloads the applied set once, if disk still holds it.
+    pub(super) fn restore_worker(&mut self, agent: &Agent) {
+        self.save_quietly(agent);
+        let foreign = match self.look_at_tree(agent) {
+            Ok(foreign) => foreign,
+            Err(error) => {
+                log::error!(error:% = words(&error); "the tree cannot be read");
+                true
+            }
+        };
+        if let Err(error) = self.refresh_inventory(agent) {
+            log::debug!(error; "the inventory cannot be read yet");
+        }
+        let plan_id = self.record.applied_plan_id.clone();
+        if foreign {
+            self.save_quietly(agent);
+            return;
+        }
+        if plan_id.is_empty() || self.record.pending.is_some() || self.restored_worker {
+            return;
+        }
+        self.restored_worker = true;
+        if let Some(due) = self.earliest_reload(agent) {
+            log::info!(plan_id; "the applied set is on disk; a reload of it is scheduled");
+            self.record.pending = Some(PendingReload {
+                plan_id,
+                due,
+                fold: hex(&self.tree.fold()),
+            });
+            self.save_quietly(agent);
+            self.arm(agent);
+            return;
+        }
+        log::info!(plan_id; "the applied set is on disk; reloading it once to know again what runs");
+        let mut report = Report::new(&plan_id, Stopwatch::start(agent.clock.now()));
+        match self.reload(agent) {
+            Activation::Loaded(reload) => {
+                report.reload = Some(reload);
+                self.worker_loaded(&plan_id);
+                self.conclude(agent, report, ResultMode::Reload);
+            }
+            Activation::Refused {
+                reload, message, ..
+            } => {
+                report.reload = Some(reload);
+                let failure = Failure {
+                    stage: Stage::ScheduledReload,
+                    message,
+                };
+                self.abort(agent, report, failure);
+            }
+            Activation::Unconfirmed { message, .. } => {
+                self.keep_unconfirmed(agent);
+                self.degrade(agent, &message);
+                self.save_quietly(agent);
+            }
+            Activation::Unreachable { message, .. } => {
+                // It may still be starting: the next worker that shows up is another try.
+                self.restored_worker = false;
+                self.degrade(agent, &message);
+                self.save_quietly(agent);
+            }
+        }
+    }
+}

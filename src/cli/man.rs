@@ -1,0 +1,164 @@
+//! The generated blocks of the manual page.
+//!
+//! `man/haptic-agent.8.in` is prose by hand with a slot line for each block; a slot
+//! without a block, or a block without a slot, is an error. The finished page is
+//! committed, and a test compares it with what this module makes of the table.
+
+use std::fmt::{self, Write};
+
+use super::exit::Exit;
+use super::table::{DAEMON, EnvVar, Flag};
+use crate::metrics;
+
+/// A slot line is this, the block's name, and an at sign.
+const SLOT: &str = ".\\\" @";
+
+/// A page whose slots and blocks do not match.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// The page has a slot that no block fills.
+    UnknownSlot(String),
+    /// The page lacks this block's slot.
+    MissingSlot(&'static str),
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownSlot(name) => write!(f, "no block fills the slot {name:?}"),
+            Self::MissingSlot(name) => write!(f, "the page has no slot {name:?}"),
+        }
+    }
+}
+
+impl std::error::Error for PageError {}
+
+/// Fills every slot of a page.
+///
+/// # Errors
+/// [`PageError`] when slots and blocks do not match one to one.
+pub fn page(template: &str) -> Result<String, PageError> {
+    let blocks: [(&'static str, String); 5] = [
+        ("SYNOPSIS", synopsis()),
+        ("OPTIONS", options()),
+        ("ENVIRONMENT", environment()),
+        ("METRICS", metrics_list()),
+        ("EXIT", exit_codes()),
+    ];
+    let mut filled: Vec<&str> = Vec::new();
+    let mut text = String::new();
+    for line in template.lines() {
+        match line.strip_prefix(SLOT).and_then(|l| l.strip_suffix('@')) {
+            Some(name) => {
+                let (name, block) = blocks
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .ok_or_else(|| PageError::UnknownSlot(name.to_owned()))?;
+                filled.push(name);
+                text.push_str(block);
+            }
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    for (name, _) in &blocks {
+        if !filled.contains(name) {
+            return Err(PageError::MissingSlot(name));
+        }
+    }
+    Ok(text)
+}
+
+fn synopsis() -> String {
+    let mut text = String::new();
+    for flag in DAEMON.flags {
+        let _ = writeln!(text, ".Op {}", spelled(flag));
+    }
+    text
+}
+
+fn options() -> String {
+    let mut text = String::from(".Bl -tag -width Ds\n");
+    for flag in DAEMON.flags {
+        let _ = writeln!(text, ".It {}", spelled(flag));
+        let _ = writeln!(text, "{}", flag.man);
+        if let Some(default) = flag.default {
+            let _ = writeln!(text, "The default is\n.Ql {} .", escaped(default));
+        }
+    }
+    text.push_str(".El\n");
+    text
+}
+
+fn environment() -> String {
+    let mut text = String::from(".Bl -tag -width Ds\n");
+    for EnvVar { name, man, .. } in DAEMON.env {
+        let _ = writeln!(text, ".It Ev {name}\n{man}");
+    }
+    text.push_str(".El\n");
+    text
+}
+
+fn metrics_list() -> String {
+    let mut text = String::from(".Bl -tag -width Ds\n");
+    for family in metrics::FAMILIES {
+        let _ = write!(text, ".It Li {}", family.name);
+        if !family.labels.is_empty() {
+            let _ = write!(text, " Brq Li {}", family.labels.join(" , "));
+        }
+        let _ = writeln!(text, "\n{}", escaped(family.help));
+    }
+    text.push_str(".El\n");
+    text
+}
+
+fn exit_codes() -> String {
+    let mut text = String::from(".Bl -tag -width Ds\n");
+    for exit in Exit::ALL {
+        let _ = writeln!(text, ".It {}", exit.code());
+        for sentence in exit.meaning().split_inclusive(". ") {
+            let _ = writeln!(text, "{}", sentence.trim_end());
+        }
+    }
+    text.push_str(".El\n");
+    text
+}
+
+/// A flag in mdoc: `Fl -base-dir Ar DIR`.
+fn spelled<K>(flag: &Flag<K>) -> String {
+    let letter = flag.short.map(|c| format!("Fl {c} | ")).unwrap_or_default();
+    let value = flag.value.map(|v| format!(" Ar {v}")).unwrap_or_default();
+    format!("{letter}Fl -{}{value}", flag.long)
+}
+
+/// A leading dot would be a macro; the zero-width escape takes that meaning away.
+/// Behind a macro name a lone colon counts as punctuation, which `:5555` is not.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e");
+    if text.starts_with(['.', '\'']) {
+        format!("\\&{text}")
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_blocks_match_one_to_one() {
+        assert_eq!(page(""), Err(PageError::MissingSlot("SYNOPSIS")));
+        assert_eq!(
+            page(".\\\" @NOTHING@\n"),
+            Err(PageError::UnknownSlot("NOTHING".into()))
+        );
+        let all = "a\n.\\\" @SYNOPSIS@\n.\\\" @OPTIONS@\n.\\\" @ENVIRONMENT@\n.\\\" @METRICS@\n.\\\" @EXIT@\nz\n";
+        let text = page(all).unwrap();
+        assert!(text.starts_with("a\n.Op Fl -base-dir Ar DIR\n"), "{text}");
+        assert!(text.ends_with(".El\nz\n"));
+        assert!(text.contains("The default is\n.Ql \\&.haptic-agent.json .\n"));
+    }
+}

@@ -1,0 +1,474 @@
+//! An interactive session with the worker: many commands, an exact answer for each.
+//!
+//! Commands are pipelined with at most [`WINDOW_BYTES`] outstanding, because some
+//! releases stop reading when a buffer of input is full. A larger command is sent
+//! alone. Each write ends in LF, and a write that fails in the middle of a line is
+//! given a chance to end that line: an unfinished payload line keeps a thread of
+//! HAProxy busy for as long as it lives.
+//!
+//! Nothing is sent twice. When the stream ends, falls out of step or is late, every
+//! command that may have reached HAProxy has the outcome *unknown* and the session is
+//! over. A session that was opened before a reload stays with the old worker: look at
+//! [`Session::info`] and at a new connection before believing its answers.
+
+use super::command::Command;
+use super::identity::{InfoError, WorkerInfo};
+use super::reply::{OutOfStep, Reply, Splitter};
+use super::socket::{Connection, SocketError, WriteError};
+use super::wait::Deadline;
+use super::worker::WorkerSocket;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// Bytes of commands without an answer, half of HAProxy's buffer.
+pub const WINDOW_BYTES: usize = 8192;
+/// How long the rest of a line, and answers already on their way, may take after the
+/// session broke.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// An open session. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct Session {
+    connection: Connection,
+    splitter: Splitter,
+    buffer: Vec<u8>,
+    over: bool,
+}
+
+/// What became of one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// HAProxy's answer.
+    Answered(Reply),
+    /// It may have been carried out or not.
+    Unknown,
+    /// No byte of it was sent.
+    NotSent,
+}
+
+/// What became of all commands, in their order.
+#[derive(Debug)]
+pub struct Exchange {
+    /// One for each command.
+    pub outcomes: Vec<Outcome>,
+    /// Why the session is over, if it is.
+    pub broken: Option<SessionError>,
+}
+
+impl Session {
+    /// Connects and switches to prompts and severity tags.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; no command has been sent.
+    pub fn open(worker: &WorkerSocket, deadline: Deadline) -> Result<Self, SessionError> {
+        let connection = Connection::open(worker.path(), deadline).map_err(SessionError::Socket)?;
+        let mut session = Self {
+            connection,
+            splitter: Splitter::default(),
+            buffer: vec![0; 16 * 1024],
+            over: false,
+        };
+        session.splitter.expect(false);
+        session.splitter.expect(false);
+        session
+            .connection
+            .write(b"prompt\nset severity-output number\n", deadline)
+            .map_err(|error| SessionError::Socket(error.source))?;
+        let mut replies = Vec::new();
+        while session.splitter.open() > 0 {
+            session.receive(&mut replies, deadline)?;
+        }
+        match replies.iter().find(|reply| !reply.is_silent()) {
+            Some(reply) => Err(SessionError::NoSession {
+                words: reply.text().chars().take(200).collect(),
+            }),
+            None => Ok(session),
+        }
+    }
+
+    /// Asks on this session who answers. As the last command of a batch it also proves
+    /// that the answers before it were attributed right: a shift by one cannot pass.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; the session is over then.
+    pub fn info(&mut self, deadline: Deadline) -> Result<WorkerInfo, SessionError> {
+        let command = Command::line("show info float").map_err(|_| SessionError::Over)?;
+        let mut exchange = self.exchange(&[command], deadline, &mut |_, _| go_on());
+        match (exchange.outcomes.pop(), exchange.broken) {
+            (Some(Outcome::Answered(reply)), None) => {
+                WorkerInfo::parse(reply.body()).map_err(|error| {
+                    self.over = true;
+                    SessionError::Info(error)
+                })
+            }
+            (_, Some(broken)) => Err(broken),
+            (Some(Outcome::Unknown | Outcome::NotSent) | None, None) => Err(SessionError::Over),
+        }
+    }
+
+    /// Sends the commands in their order and reads their answers. `judge` sees each
+    /// answer as it comes, with the command's place; after a `Break` nothing more is
+    /// sent, and what is outstanding is still read. Returns when all that was sent is
+    /// answered or lost, by the deadline plus a second at the latest.
+    ///
+    /// A barrier is the end of a call.
+    pub fn exchange(
+        &mut self,
+        commands: &[Command],
+        deadline: Deadline,
+        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
+    ) -> Exchange {
+        let mut run = Run {
+            commands,
+            outcomes: vec![Outcome::NotSent; commands.len()],
+            open: VecDeque::new(),
+            next: 0,
+            outstanding: 0,
+            stopped: false,
+            due: None,
+        };
+        let broken = if self.over {
+            Some(SessionError::Over)
+        } else {
+            self.drive(&mut run, deadline, judge).err()
+        };
+        self.over = self.over || broken.is_some();
+        Exchange {
+            outcomes: run.outcomes,
+            broken,
+        }
+    }
+
+    fn drive(
+        &mut self,
+        run: &mut Run<'_>,
+        deadline: Deadline,
+        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
+    ) -> Result<(), SessionError> {
+        let mut replies = Vec::new();
+        loop {
+            let sent = self.send_window(run, &mut replies, deadline);
+            let sent = sent.and_then(|()| {
+                if run.open.is_empty() {
+                    return Ok(());
+                }
+                // What came while sending is looked at first.
+                match replies.is_empty() {
+                    true => self.receive(&mut replies, run.due(deadline)),
+                    false => Ok(()),
+                }
+            });
+            if let Err(error) = sent {
+                run.settle(&mut replies, judge);
+                self.last_words(&error, &mut replies);
+                run.settle(&mut replies, judge);
+                return Err(error.with_words(self.splitter.partial()));
+            }
+            run.settle(&mut replies, judge);
+            if run.open.is_empty() && (run.stopped || run.next >= run.commands.len()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends as many commands as the window takes.
+    fn send_window(
+        &mut self,
+        run: &mut Run<'_>,
+        replies: &mut Vec<Reply>,
+        deadline: Deadline,
+    ) -> Result<(), SessionError> {
+        let first = run.next;
+        let mut batch = Vec::new();
+        while let Some(command) = run.fitting(batch.len()) {
+            batch.extend_from_slice(command.bytes());
+            self.splitter.expect(command.has_payload());
+            run.mark_sent();
+        }
+        let mut written = 0;
+        while let Some(rest) = batch.get(written..).filter(|rest| !rest.is_empty()) {
+            let slice = whole_lines(rest);
+            if let Err(error) = self.connection.write(slice, deadline) {
+                self.end_line(slice, &error);
+                let unsent = run.take_back(first, written + error.written);
+                self.splitter.forget_newest(unsent);
+                return Err(SessionError::Socket(error.source));
+            }
+            written += slice.len();
+            if written < batch.len() {
+                // Payload echoes must not fill HAProxy's way out while we only write.
+                self.drain(replies)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the line that a failed write left open.
+    fn end_line(&mut self, slice: &[u8], error: &WriteError) {
+        let rest = slice.get(error.written..).unwrap_or_default();
+        let open = error.written > 0 && slice.get(error.written.saturating_sub(1)) != Some(&b'\n');
+        if let Some(end) = rest.iter().position(|&b| b == b'\n').filter(|_| open) {
+            let line = rest.get(..=end).unwrap_or_default();
+            // Nothing else can be done if this fails as well.
+            let _ = self.connection.write(line, Deadline::after(LAST_WORDS));
+        }
+    }
+
+    /// One read.
+    fn receive(
+        &mut self,
+        replies: &mut Vec<Reply>,
+        deadline: Deadline,
+    ) -> Result<(), SessionError> {
+        let count = self
+            .connection
+            .read(&mut self.buffer, deadline)
+            .map_err(SessionError::Socket)?;
+        self.take(count, replies)
+    }
+
+    /// Reads what is there.
+    fn drain(&mut self, replies: &mut Vec<Reply>) -> Result<(), SessionError> {
+        match self
+            .connection
+            .read_now(&mut self.buffer)
+            .map_err(SessionError::Socket)?
+        {
+            Some(count) => self.take(count, replies),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, count: usize, replies: &mut Vec<Reply>) -> Result<(), SessionError> {
+        if count == 0 {
+            return Err(SessionError::Ended {
+                words: String::new(),
+            });
+        }
+        let bytes = self.buffer.get(..count).unwrap_or_default();
+        self.splitter
+            .feed(bytes, replies)
+            .map_err(SessionError::OutOfStep)
+    }
+
+    /// After a write failed, answers to what was sent before may still be there.
+    fn last_words(&mut self, error: &SessionError, replies: &mut Vec<Reply>) {
+        let deadline = Deadline::after(LAST_WORDS);
+        let writing = |error: &SessionError| match error {
+            SessionError::Socket(
+                SocketError::Closed { doing, .. } | SocketError::Deadline { doing, .. },
+            ) => *doing == "writing",
+            SessionError::Socket(_)
+            | SessionError::Ended { .. }
+            | SessionError::OutOfStep(_)
+            | SessionError::NoSession { .. }
+            | SessionError::Info(_)
+            | SessionError::Over => false,
+        };
+        while writing(error) && self.splitter.open() > 0 {
+            if self.receive(replies, deadline).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// `Continue` for a judge that never stops.
+pub fn go_on() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// The longest piece of whole lines within the window, else one line.
+fn whole_lines(rest: &[u8]) -> &[u8] {
+    let window = rest.get(..WINDOW_BYTES).unwrap_or(rest);
+    let end = window
+        .iter()
+        .rposition(|&b| b == b'\n')
+        .or_else(|| rest.iter().position(|&b| b == b'\n'));
+    end.and_then(|end| rest.get(..=end)).unwrap_or(rest)
+}
+
+/// The state of one exchange.
+struct Run<'a> {
+    commands: &'a [Command],
+    outcomes: Vec<Outcome>,
+    /// Places of the commands that are sent and not answered, oldest first.
+    open: VecDeque<usize>,
+    /// The first command that is not sent.
+    next: usize,
+    /// Bytes of the open ones.
+    outstanding: usize,
+    stopped: bool,
+    /// The oldest open command and when it must be answered.
+    due: Option<(usize, Deadline)>,
+}
+
+impl<'a> Run<'a> {
+    /// When the oldest open command must be answered. Counted from when it became the
+    /// oldest: bytes that trickle in do not move it.
+    fn due(&mut self, deadline: Deadline) -> Deadline {
+        let oldest = self.open.front().copied();
+        match self.due {
+            Some((at, due)) if Some(at) == oldest => due,
+            Some(_) | None => {
+                let command = oldest.and_then(|at| self.commands.get(at));
+                let due = deadline.within(command.map_or(LAST_WORDS, Command::patience));
+                self.due = oldest.map(|at| (at, due));
+                due
+            }
+        }
+    }
+
+    /// The next command if it may be sent behind `batch` bytes of this write.
+    fn fitting(&self, batch: usize) -> Option<&'a Command> {
+        let command = self.commands.get(self.next).filter(|_| !self.stopped)?;
+        let fits = self.outstanding + command.bytes().len() <= WINDOW_BYTES;
+        let alone = self.open.is_empty() && batch == 0;
+        (fits || alone).then_some(command)
+    }
+
+    fn mark_sent(&mut self) {
+        if let Some(command) = self.commands.get(self.next) {
+            self.outstanding += command.bytes().len();
+            self.open.push_back(self.next);
+            if let Some(outcome) = self.outcomes.get_mut(self.next) {
+                *outcome = Outcome::Unknown;
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Of the commands from `first` on, only `written` bytes went out: those of which
+    /// nothing did are not sent after all. Returns how many.
+    fn take_back(&mut self, first: usize, written: usize) -> usize {
+        let mut start = 0;
+        let mut unsent = 0;
+        for (at, command) in self.commands.iter().enumerate().take(self.next).skip(first) {
+            if start >= written {
+                unsent += 1;
+                self.open.pop_back();
+                if let Some(outcome) = self.outcomes.get_mut(at) {
+                    *outcome = Outcome::NotSent;
+                }
+            }
+            start += command.bytes().len();
+        }
+        self.stopped = true;
+        unsent
+    }
+
+    /// Gives the answers to the oldest open commands.
+    fn settle(
+        &mut self,
+        replies: &mut Vec<Reply>,
+        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
+    ) {
+        for reply in replies.drain(..) {
+            let Some(at) = self.open.pop_front() else {
+                return;
+            };
+            if let Some(command) = self.commands.get(at) {
+                self.outstanding = self.outstanding.saturating_sub(command.bytes().len());
+            }
+            self.stopped = judge(at, &reply).is_break() || self.stopped;
+            if let Some(outcome) = self.outcomes.get_mut(at) {
+                *outcome = Outcome::Answered(reply);
+            }
+        }
+    }
+}
+
+/// Why a session is over or was not had.
+#[derive(Debug)]
+pub enum SessionError {
+    /// The connection.
+    Socket(SocketError),
+    /// HAProxy closed it with commands open.
+    Ended {
+        /// What it said last without a prompt, shortened; usually the reason.
+        words: String,
+    },
+    /// Answers and commands do not fit together.
+    OutOfStep(OutOfStep),
+    /// The socket does not do sessions as HAProxy does.
+    NoSession {
+        /// What it answered, shortened.
+        words: String,
+    },
+    /// The worker did not say who it is.
+    Info(InfoError),
+    /// It was over before.
+    Over,
+}
+
+impl SessionError {
+    fn with_words(self, partial: &[u8]) -> Self {
+        match self {
+            Self::Ended { .. } => Self::Ended {
+                words: String::from_utf8_lossy(partial.get(..400).unwrap_or(partial))
+                    .trim()
+                    .to_owned(),
+            },
+            Self::Socket(_)
+            | Self::OutOfStep(_)
+            | Self::NoSession { .. }
+            | Self::Info(_)
+            | Self::Over => self,
+        }
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(_) => f.write_str("the session with the worker failed"),
+            Self::Ended { words } if words.is_empty() => {
+                f.write_str("HAProxy closed the session before all commands were answered")
+            }
+            Self::Ended { words } => write!(
+                f,
+                "HAProxy closed the session before all commands were answered, and said: {words}"
+            ),
+            Self::OutOfStep(_) => f.write_str("the session with the worker is out of step"),
+            Self::NoSession { words } => write!(
+                f,
+                "the worker's stats socket does not open a session as HAProxy does, it says {words:?}"
+            ),
+            Self::Info(_) => f.write_str("the worker did not say who it is"),
+            Self::Over => f.write_str("the session is over"),
+        }
+    }
+}
+
+impl Error for SessionError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Socket(source) => Some(source),
+            Self::OutOfStep(source) => Some(source),
+            Self::Info(source) => Some(source),
+            Self::Ended { .. } | Self::NoSession { .. } | Self::Over => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_whole_lines_within_the_window() {
+        assert_eq!(whole_lines(b"ab\ncd\n"), b"ab\ncd\n");
+        let line = |len: usize| [vec![b'x'; len - 1], vec![b'\n']].concat();
+        let two = [line(5000), line(5000)].concat();
+        assert_eq!(whole_lines(&two).len(), 5000);
+        let long = [line(9000), line(10)].concat();
+        assert_eq!(whole_lines(&long).len(), 9000, "a line is never cut");
+        let exact = [line(WINDOW_BYTES), line(10)].concat();
+        assert_eq!(whole_lines(&exact).len(), WINDOW_BYTES);
+    }
+}

@@ -1,0 +1,326 @@
+//! One-shot questions to the worker's stats socket.
+//!
+//! Each question is a connection of its own, read to the end of the stream, so that
+//! nothing inside a listing can be taken for its end. A listing counts only with the
+//! version line behind it: HAProxy prints that last, a cut answer lacks it.
+
+use super::identity::WorkerInfo;
+use super::socket::{Connection, Ended, SocketError};
+use super::version::HaproxyVersion;
+use super::wait::Deadline;
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The whole of `show info float` has about 4 KiB.
+const MAX_INFO_BYTES: usize = 256 * 1024;
+/// All files of one manifest may hold 64 MiB, and a listed row is longer than its line.
+pub const MAX_DUMP_BYTES: usize = 160 * 1024 * 1024;
+
+/// The address of a worker's stats socket. Holds no connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSocket {
+    path: PathBuf,
+}
+
+impl WorkerSocket {
+    /// The socket at `path`, which HAProxy's configuration names in `stats socket`.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks who answers: `show info float`.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError`]; `Malformed` when something else than HAProxy answered,
+    /// `Closed` when the answer was cut.
+    pub fn info(&self, deadline: Deadline) -> Result<WorkerInfo, SocketError> {
+        let reply = self.ask("show info float", MAX_INFO_BYTES, deadline)?;
+        let malformed = |what: String| SocketError::Malformed {
+            path: self.path.clone(),
+            what,
+        };
+        let Reply::Whole(bytes) = reply else {
+            return Err(malformed("the answer to show info does not end".to_owned()));
+        };
+        let info = WorkerInfo::parse(&bytes);
+        // A blank line closes the answer; without it some line may be missing.
+        if !bytes.ends_with(b"\n\n") && b"Name: HAProxy\n".starts_with(head(&bytes)) {
+            return Err(SocketError::Closed {
+                path: self.path.clone(),
+                doing: "reading the answer to show info",
+            });
+        }
+        info.map_err(|error| malformed(error.to_string()))
+    }
+
+    /// Runs one listing command and returns what it printed, complete and unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`DumpError`]. `Refused` whenever the answer carries a severity tag: listings
+    /// have none, refusals do. A listing is never empty because something failed,
+    /// except for certificates below admin level, see [`cli_level`](Self::cli_level).
+    pub fn dump(&self, command: &str, deadline: Deadline) -> Result<Vec<u8>, DumpError> {
+        let body = self.tagged(command, deadline)?;
+        match severity(&body) {
+            Some(_) => Err(DumpError::Refused {
+                command: command.to_owned(),
+                words: shortened(&body),
+            }),
+            None => Ok(body),
+        }
+    }
+
+    /// What this socket lets its clients do. Below `admin`, certificate listings are
+    /// silently empty and changes are refused.
+    ///
+    /// # Errors
+    ///
+    /// [`DumpError`]; `Refused` when the level is none of the three.
+    pub fn cli_level(&self, deadline: Deadline) -> Result<CliLevel, DumpError> {
+        let command = "show cli level";
+        let body = self.tagged(command, deadline)?;
+        match body.as_slice() {
+            b"[6]: admin\n" => Ok(CliLevel::Admin),
+            b"[6]: operator\n" => Ok(CliLevel::Operator),
+            b"[6]: user\n" => Ok(CliLevel::User),
+            other => Err(DumpError::Refused {
+                command: command.to_owned(),
+                words: shortened(other),
+            }),
+        }
+    }
+
+    /// The answer to one command with severity tags, framing and version line removed.
+    fn tagged(&self, command: &str, deadline: Deadline) -> Result<Vec<u8>, DumpError> {
+        if !sendable(command) {
+            return Err(DumpError::Unsendable {
+                command: command.to_owned(),
+            });
+        }
+        let line = format!("set severity-output number;{command};show version");
+        let reply = self
+            .ask(&line, MAX_DUMP_BYTES, deadline)
+            .map_err(DumpError::Socket)?;
+        let Reply::Whole(bytes) = reply else {
+            return Err(DumpError::TooBig {
+                command: command.to_owned(),
+            });
+        };
+        let cut = || DumpError::Cut {
+            command: command.to_owned(),
+            bytes: bytes.len(),
+        };
+        body(&bytes).map(<[u8]>::to_vec).ok_or_else(cut)
+    }
+
+    fn ask(&self, line: &str, cap: usize, deadline: Deadline) -> Result<Reply, SocketError> {
+        let mut connection = Connection::open(&self.path, deadline)?;
+        connection
+            .write(format!("{line}\n").as_bytes(), deadline)
+            .map_err(|error| error.source)?;
+        let mut reply = Vec::new();
+        Ok(match connection.read_to_end(&mut reply, cap, deadline)? {
+            Ended::Eof => Reply::Whole(reply),
+            Ended::Cap => Reply::Endless,
+        })
+    }
+}
+
+/// What a one-shot connection gave.
+enum Reply {
+    Whole(Vec<u8>),
+    Endless,
+}
+
+/// The first bytes, as many as the greeting of `show info` has.
+fn head(bytes: &[u8]) -> &[u8] {
+    bytes.get(..b"Name: HAProxy\n".len()).unwrap_or(bytes)
+}
+
+/// One command of one line: no separator, no payload mark as its last word.
+fn sendable(command: &str) -> bool {
+    let breaks = |b| matches!(b, b'\n' | b'\r' | b'\0' | b';');
+    let last = command.split([' ', '\t']).next_back().unwrap_or_default();
+    !command.trim().is_empty() && !command.bytes().any(breaks) && !last.starts_with("<<")
+}
+
+/// `LF` (the silent first command), the dump, `LF`, `[6]: <version>`, `LF LF`.
+fn body(reply: &[u8]) -> Option<&[u8]> {
+    let rest = reply.strip_prefix(b"\n")?.strip_suffix(b"\n\n")?;
+    let start = rest
+        .iter()
+        .rposition(|&b| b == b'\n')
+        .map_or(0, |at| at + 1);
+    let (before, last) = rest.split_at_checked(start)?;
+    let version = std::str::from_utf8(last.strip_prefix(b"[6]: ")?).ok()?;
+    version.parse::<HaproxyVersion>().ok()?;
+    before.strip_suffix(b"\n")
+}
+
+/// The digit of a leading `[n]: `.
+fn severity(body: &[u8]) -> Option<u8> {
+    match body {
+        [b'[', digit @ b'0'..=b'7', b']', b':', b' ', ..] => Some(digit - b'0'),
+        _ => None,
+    }
+}
+
+/// An answer for people: its first 200 bytes on one line.
+fn shortened(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer.get(..200).unwrap_or(answer));
+    text.trim().replace('\n', " / ")
+}
+
+/// What a socket lets its clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CliLevel {
+    /// Everything.
+    Admin,
+    /// No change of servers, no certificates.
+    Operator,
+    /// Looking only, and not at everything.
+    User,
+}
+
+impl fmt::Display for CliLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Admin => "admin",
+            Self::Operator => "operator",
+            Self::User => "user",
+        })
+    }
+}
+
+/// Why there is no listing.
+#[derive(Debug)]
+pub enum DumpError {
+    /// The socket gave no whole answer.
+    Socket(SocketError),
+    /// HAProxy closed before the end of the answer.
+    Cut {
+        /// The command.
+        command: String,
+        /// What had come.
+        bytes: usize,
+    },
+    /// HAProxy refused the command or does not know it.
+    Refused {
+        /// The command.
+        command: String,
+        /// HAProxy's words, shortened.
+        words: String,
+    },
+    /// More than [`MAX_DUMP_BYTES`].
+    TooBig {
+        /// The command.
+        command: String,
+    },
+    /// The command would not have been one line and one command; nothing was sent.
+    Unsendable {
+        /// The command.
+        command: String,
+    },
+}
+
+impl fmt::Display for DumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(_) => f.write_str("the worker's stats socket gave no answer"),
+            Self::Cut { command, bytes } => write!(
+                f,
+                "HAProxy closed the connection in the middle of its answer to `{command}`, after {bytes} bytes"
+            ),
+            Self::Refused { command, words } => {
+                write!(f, "HAProxy refused `{command}`: {words}")
+            }
+            Self::TooBig { command } => write!(
+                f,
+                "the answer to `{command}` is larger than {MAX_DUMP_BYTES} bytes"
+            ),
+            Self::Unsendable { command } => {
+                write!(f, "{command:?} cannot be sent as one command")
+            }
+        }
+    }
+}
+
+impl Error for DumpError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Socket(source) => Some(source),
+            Self::Cut { .. }
+            | Self::Refused { .. }
+            | Self::TooBig { .. }
+            | Self::Unsendable { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_is_what_stands_before_the_version_line() {
+        let table: [(&[u8], Option<&[u8]>); 11] = [
+            (b"\nrow\n\n[6]: 3.4.7-1\n\n", Some(b"row\n")),
+            (b"\n\n[6]: 3.0.11-1+deb13u4\n\n", Some(b"")),
+            (b"\n[6]: admin\n\n[6]: 3.2.26\n\n", Some(b"[6]: admin\n")),
+            (b"\na\n\nb\n\n[6]: 3.4.7\n\n", Some(b"a\n\nb\n")),
+            (b"\nrow\n\n[6]: 3.4.7-1\n", None),
+            (b"\nrow\n\n[6]: 3.4.", None),
+            (b"\nrow\n\n", None),
+            (b"\n[6]: 3.4.7\n\n", None),
+            (b"row\n\n[6]: 3.4.7\n\n", None),
+            (b"\nrow\n\n3.4.7\n\n", None),
+            (b"", None),
+        ];
+        for (reply, expected) in table {
+            assert_eq!(
+                body(reply),
+                expected,
+                "{:?}",
+                String::from_utf8_lossy(reply)
+            );
+        }
+    }
+
+    #[test]
+    fn no_cut_of_a_reply_is_a_dump() {
+        let whole = b"\n0x1 a [6]: 3.4.7\n0x2 b c\n\n[6]: 3.4.7-1\n\n";
+        assert!(body(whole).is_some());
+        for cut in 0..whole.len() {
+            assert_eq!(body(whole.get(..cut).unwrap()), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn only_one_plain_command_is_sendable() {
+        for good in ["show map", "show map maps/a<b.map"] {
+            assert!(sendable(good), "{good:?}");
+        }
+        for bad in [
+            "",
+            " ",
+            "a;b",
+            "a\nb",
+            "a\rb",
+            "a\0",
+            "show map <<",
+            "show map <<X",
+        ] {
+            assert!(!sendable(bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The real disk: every access relative to one open descriptor of the base
+//! directory, resolved beneath it without following a symbolic link.
+//!
+//! The kernel does the resolving (`openat2` with RESOLVE_BENEATH, NO_SYMLINKS and
+//! NO_MAGICLINKS; mount points may be crossed, because an HAProxy pod's directories
+//! are mounts). Where it cannot, or a sandbox forbids it, directories are opened one
+//! component at a time with O_NOFOLLOW, which refuses the same things. Which of the
+//! two is decided once, when the base is opened. The last component is only ever
+//! used with calls that do not follow it.
+//!
+//! The base itself may be a symbolic link. It is resolved once: an agent keeps
+//! working in the directory it was started on, whatever its name points to later.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, StatxFlags, Uid,
+};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::fs::{Attrs, Entry, FileKind, FileOut, Fs, Stat, split};
+
+/// The file system below one base directory.
+#[derive(Debug)]
+pub struct DiskFs {
+    base: OwnedFd,
+    openat2: bool,
+}
+
+/// Resolution for everything below the base. RESOLVE_NO_XDEV is left out on purpose.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+const DIRECTORY: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Flags to read whatever stands at a name without waiting for it or changing it.
+const LOOK: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl DiskFs {
+    /// Opens the base directory.
+    ///
+    /// # Errors
+    /// It does not exist or is no directory.
+    pub fn open(base: &Path) -> io::Result<Self> {
+        let mut disk = Self::open_by_components(base)?;
+        let probe = rustix::fs::openat2(&disk.base, ".", DIRECTORY, Mode::empty(), BENEATH);
+        disk.openat2 = probe.is_ok();
+        Ok(disk)
+    }
+
+    /// Opens the base directory and never uses `openat2`: the way taken on an old
+    /// kernel or in a sandbox, reachable for tests.
+    ///
+    /// # Errors
+    /// It does not exist or is no directory.
+    pub fn open_by_components(base: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = retry_on_intr(|| rustix::fs::openat(CWD, base, flags, Mode::empty()))?;
+        Ok(Self {
+            base,
+            openat2: false,
+        })
+    }
+
+    /// Opens (creating it if needed) `name` directly in the base and takes an exclusive
+    /// advisory lock on it without waiting. `None` if someone else holds it.
+    pub(super) fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
+        let flags = OFlags::RDWR
+            | OFlags::CREATE
+            | OFlags::NONBLOCK
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | OFlags::NOCTTY;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let fd = retry_on_intr(|| rustix::fs::openat(&self.base, name, flags, mode))?;
+        regular(&fd)?;
+        match retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => Ok(Some(File::from(fd))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The directory that a path's last component lies in, and that component.
+    fn locate<'a>(&self, path: &'a str) -> io::Result<(Parent<'_>, &'a str)> {
+        let (dir, name) = split(path);
+        if !is_component(name) {
+            return Err(Errno::INVAL.into());
+        }
+        Ok((self.directory(dir)?, name))
+    }
+
+    fn directory(&self, dir: &str) -> io::Result<Parent<'_>> {
+        if dir.is_empty() {
+            return Ok(Parent::Base(self.base.as_fd()));
+        }
+        if !dir.split('/').all(is_component) {
+            return Err(Errno::INVAL.into());
+        }
+        let fd = if self.openat2 {
+            retry_on_intr(|| {
+                rustix::fs::openat2(&self.base, dir, DIRECTORY, Mode::empty(), BENEATH)
+            })?
+        } else {
+            descend(self.base.as_fd(), dir)?
+        };
+        Ok(Parent::Below(fd))
+    }
+
+    /// A descriptor of the directory itself that can be listed and synced.
+    fn readable_directory(&self, dir: &str) -> io::Result<OwnedFd> {
+        let parent = self.directory(dir)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| rustix::fs::openat(&parent, ".", flags, Mode::empty()))?;
+        Ok(fd)
+    }
+
+    fn regular_file(&self, path: &str) -> io::Result<OwnedFd> {
+        let (parent, name) = self.locate(path)?;
+        let fd = match retry_on_intr(|| rustix::fs::openat(&parent, name, LOOK, Mode::empty())) {
+            Ok(fd) => fd,
+            // A socket, or a FIFO or device that nobody serves.
+            Err(Errno::NXIO) => return Err(Errno::INVAL.into()),
+            Err(error) => return Err(error.into()),
+        };
+        regular(&fd)?;
+        Ok(fd)
+    }
+}
+
+/// An open directory: the base's own descriptor, or one opened for this call.
+enum Parent<'a> {
+    Base(BorrowedFd<'a>),
+    Below(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Base(fd) => *fd,
+            Self::Below(fd) => fd.as_fd(),
+        }
+    }
+}
+
+fn is_component(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains('/')
+}
+
+fn descend(base: BorrowedFd<'_>, dir: &str) -> io::Result<OwnedFd> {
+    let mut at: Option<OwnedFd> = None;
+    for name in dir.split('/') {
+        let here = at.as_ref().map_or(base, OwnedFd::as_fd);
+        let next = retry_on_intr(|| rustix::fs::openat(here, name, DIRECTORY, Mode::empty()));
+        at = Some(match next {
+            Ok(fd) => fd,
+            // O_DIRECTORY speaks before O_NOFOLLOW does; say what openat2 would have said.
+            Err(Errno::NOTDIR) if is_symlink(here, name) => return Err(Errno::LOOP.into()),
+            Err(error) => return Err(error.into()),
+        });
+    }
+    at.ok_or_else(|| Errno::INVAL.into())
+}
+
+fn is_symlink(dir: BorrowedFd<'_>, name: &str) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+fn regular(fd: &OwnedFd) -> io::Result<()> {
+    let stat = rustix::fs::fstat(fd)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        Ok(())
+    } else {
+        Err(Errno::INVAL.into())
+    }
+}
+
+fn kind(file_type: FileType) -> FileKind {
+    match file_type {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Dir,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown => FileKind::Other,
+    }
+}
+
+fn nanos(seconds: i64, nanos: u32) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
+}
+
+fn look(dir: impl AsFd, name: &str, flags: AtFlags) -> Result<Stat, Errno> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let statx = match rustix::fs::statx(&dir, name, flags, mask) {
+        Ok(statx) => statx,
+        Err(Errno::NOSYS | Errno::PERM) => return look_without_statx(dir, name, flags),
+        Err(error) => return Err(error),
+    };
+    let mode = u32::from(statx.stx_mode);
+    let has_mount_id = statx.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    Ok(Stat {
+        kind: kind(FileType::from_raw_mode(mode)),
+        mode: mode & 0o7777,
+        uid: statx.stx_uid,
+        gid: statx.stx_gid,
+        size: statx.stx_size,
+        dev: rustix::fs::makedev(statx.stx_dev_major, statx.stx_dev_minor),
+        ino: statx.stx_ino,
+        mount_id: has_mount_id.then_some(statx.stx_mnt_id),
+        nlink: u64::from(statx.stx_nlink),
+        mtime: nanos(statx.stx_mtime.tv_sec, statx.stx_mtime.tv_nsec),
+        ctime: nanos(statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec),
+    })
+}
+
+#[allow(
+    clippy::useless_conversion,
+    clippy::unnecessary_fallible_conversions,
+    reason = "the field types differ between architectures"
+)]
+fn look_without_statx(dir: impl AsFd, name: &str, flags: AtFlags) -> Result<Stat, Errno> {
+    let stat = rustix::fs::statat(dir, name, flags)?;
+    let part = |n: u64| u32::try_from(n).unwrap_or(0);
+    Ok(Stat {
+        kind: kind(FileType::from_raw_mode(stat.st_mode)),
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        dev: u64::from(stat.st_dev),
+        ino: u64::from(stat.st_ino),
+        mount_id: None,
+        nlink: u64::from(stat.st_nlink),
+        mtime: nanos(
+            i64::from(stat.st_mtime),
+            part(u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+        ),
+        ctime: nanos(
+            i64::from(stat.st_ctime),
+            part(u64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
+        ),
+    })
+}
+
+impl Fs for DiskFs {
+    fn stat(&self, path: &str) -> io::Result<Option<Stat>> {
+        let looked = if path.is_empty() {
+            look(&self.base, "", AtFlags::EMPTY_PATH)
+        } else {
+            match self.locate(path) {
+                Ok((parent, name)) => look(
+                    parent,
+                    name,
+                    AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
+                ),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        };
+        match looked {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::from(self.regular_file(path)?)))
+    }
+
+    fn create(&self, path: &str, mode: u32) -> io::Result<Box<dyn FileOut>> {
+        let (parent, name) = self.locate(path)?;
+        let flags = OFlags::WRONLY
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | OFlags::NOCTTY;
+        let mode = Mode::from_raw_mode(mode & 0o777);
+        let fd = retry_on_intr(|| rustix::fs::openat(&parent, name, flags, mode))?;
+        if let Err(error) = rustix::fs::fchmod(&fd, mode) {
+            let _ = rustix::fs::unlinkat(&parent, name, AtFlags::empty());
+            return Err(error.into());
+        }
+        Ok(Box::new(DiskFile(File::from(fd))))
+    }
+
+    fn set_attrs(&self, path: &str, attrs: Attrs) -> io::Result<()> {
+        let fd = self.regular_file(path)?;
+        if let Some(mode) = attrs.mode {
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode & 0o777))?;
+        }
+        if attrs.uid.is_some() || attrs.gid.is_some() {
+            rustix::fs::fchown(
+                &fd,
+                attrs.uid.map(Uid::from_raw),
+                attrs.gid.map(Gid::from_raw),
+            )?;
+        }
+        if attrs.sync {
+            rustix::fs::fsync(&fd)?;
+        }
+        Ok(())
+    }
+
+    fn sync_file(&self, path: &str) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.regular_file(path)?)?)
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        match rustix::fs::fsync(self.readable_directory(dir)?) {
+            // Some network and FUSE file systems have no sync for directories.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let (old_dir, old) = self.locate(from)?;
+        let (new_dir, new) = self.locate(to)?;
+        Ok(rustix::fs::linkat(
+            old_dir,
+            old,
+            new_dir,
+            new,
+            AtFlags::empty(),
+        )?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (old_dir, old) = self.locate(from)?;
+        let (new_dir, new) = self.locate(to)?;
+        Ok(rustix::fs::renameat(old_dir, old, new_dir, new)?)
+    }
+
+    fn unlink(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.locate(path)?;
+        Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?)
+    }
+
+    fn mkdir(&self, path: &str, mode: u32) -> io::Result<()> {
+        let (parent, name) = self.locate(path)?;
+        let mode = mode & 0o777;
+        rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode))?;
+        let made = rustix::fs::openat(&parent, name, LOOK | OFlags::DIRECTORY, Mode::empty());
+        // A umask that takes even the owner's read bit leaves nothing to repair with.
+        let Ok(made) = made else { return Ok(()) };
+        let now = rustix::fs::fstat(&made)?.st_mode & 0o7777;
+        if now & 0o777 != mode {
+            rustix::fs::fchmod(&made, Mode::from_raw_mode((now & 0o7000) | mode))?;
+        }
+        Ok(())
+    }
+
+    fn rmdir(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.locate(path)?;
+        Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<Entry>> {
+        let fd = self.readable_directory(dir)?;
+        let mut entries = Vec::new();
+        for entry in Dir::new(fd)? {
+            let entry = entry?;
+            let bytes = entry.file_name().to_bytes();
+            if matches!(bytes, b"." | b"..") {
+                continue;
+            }
+            let Some(name) = OsStr::from_bytes(bytes).to_str() else {
+                continue;
+            };
+            let kind = match entry.file_type() {
+                FileType::Unknown => match self.stat(&super::fs::join(dir, name))? {
+                    Some(stat) => stat.kind,
+                    None => continue,
+                },
+                known => kind(known),
+            };
+            entries.push(Entry {
+                name: name.to_owned(),
+                kind,
+            });
+        }
+        Ok(entries)
+    }
+}
+
+struct DiskFile(File);
+
+impl Write for DiskFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl FileOut for DiskFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}

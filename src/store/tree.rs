@@ -1,0 +1,248 @@
+//! What is on disk, as last looked at.
+//!
+//! The state file carries no digest of any file: the disk is the authority, and this
+//! is the agent's memory of it. A file's bytes are hashed when it is first seen; later
+//! looks compare device, inode, size and times, and hash again only where one of them
+//! moved. A file whose last change is so fresh that another one could carry the same
+//! time is hashed again anyway.
+//!
+//! A path at which no regular file stands counts as absent, whatever else is there:
+//! the fold then differs, which is the point. Memory is one entry a path.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::clock::UnixNanos;
+use crate::wire::digest::{ContentHash, ContentHasher, hex};
+use crate::wire::path::ManifestPath;
+
+use super::error::{Op, StoreError};
+use super::fs::{FileKind, Fs, Stat};
+use super::transfer::{BUFFER_BYTES, read_some};
+
+/// File systems keep times as coarse as two seconds (FAT); a change within that of the
+/// look could leave the time as it is.
+const FRESH_NANOS: i128 = 2_000_000_000;
+
+/// The owned files that exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    files: BTreeMap<ManifestPath, Observed>,
+    absent: BTreeSet<ManifestPath>,
+}
+
+/// One file as it was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Observed {
+    /// Size and digests of its bytes.
+    pub hash: ContentHash,
+    /// By what a change is noticed.
+    pub stamp: Stamp,
+}
+
+/// What changes when a file's bytes do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    dev: u64,
+    ino: u64,
+    size: u64,
+    mtime: i128,
+    ctime: i128,
+    /// The file had rested long enough when it was looked at for the times to speak.
+    settled: bool,
+}
+
+impl Stamp {
+    fn new(stat: &Stat, now: UnixNanos) -> Self {
+        Self {
+            dev: stat.dev,
+            ino: stat.ino,
+            size: stat.size,
+            mtime: stat.mtime,
+            ctime: stat.ctime,
+            settled: now.0.saturating_sub(stat.ctime) > FRESH_NANOS,
+        }
+    }
+
+    fn still(&self, stat: &Stat) -> bool {
+        self.settled
+            && (self.dev, self.ino, self.size) == (stat.dev, stat.ino, stat.size)
+            && (self.mtime, self.ctime) == (stat.mtime, stat.ctime)
+    }
+}
+
+impl Tree {
+    /// Hashes every path. `now` is the wall clock.
+    ///
+    /// # Errors
+    /// A file that cannot be read; the error names it.
+    pub fn observe<'a>(
+        fs: &dyn Fs,
+        paths: impl IntoIterator<Item = &'a ManifestPath>,
+        now: UnixNanos,
+    ) -> Result<Self, StoreError> {
+        let mut tree = Self::default();
+        for path in paths {
+            tree.observe_one(fs, path, now)?;
+        }
+        Ok(tree)
+    }
+
+    /// Hashes one path anew and returns what is there.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn observe_one(
+        &mut self,
+        fs: &dyn Fs,
+        path: &ManifestPath,
+        now: UnixNanos,
+    ) -> Result<Option<Observed>, StoreError> {
+        let observed = match stat_file(fs, path.as_str())? {
+            None => None,
+            // Stamped before it is read: a change in between shows at the next look.
+            Some(stat) => hash_file(fs, path.as_str())?.map(|hash| Observed {
+                hash,
+                stamp: Stamp::new(&stat, now),
+            }),
+        };
+        self.set(path, observed);
+        Ok(observed)
+    }
+
+    /// Takes note of a file whose bytes the caller has just put there and knows.
+    ///
+    /// # Errors
+    /// The file cannot be looked at.
+    pub fn note(
+        &mut self,
+        fs: &dyn Fs,
+        path: &ManifestPath,
+        hash: ContentHash,
+        now: UnixNanos,
+    ) -> Result<(), StoreError> {
+        let observed = stat_file(fs, path.as_str())?.map(|stat| Observed {
+            hash,
+            stamp: Stamp::new(&stat, now),
+        });
+        match observed {
+            Some(seen) if seen.stamp.size != hash.size => {
+                self.observe_one(fs, path, now)?;
+            }
+            Some(_) | None => self.set(path, observed),
+        }
+        Ok(())
+    }
+
+    /// Drops a path that is no longer owned.
+    pub fn forget(&mut self, path: &ManifestPath) {
+        self.files.remove(path);
+        self.absent.remove(path);
+    }
+
+    /// Looks at every path again, hashes what moved, and returns the paths whose bytes
+    /// are others, or that came or went, in order.
+    ///
+    /// # Errors
+    /// A file that cannot be read; paths before it are up to date.
+    pub fn recheck(
+        &mut self,
+        fs: &dyn Fs,
+        now: UnixNanos,
+    ) -> Result<Vec<ManifestPath>, StoreError> {
+        let paths: Vec<ManifestPath> = self.files.keys().chain(&self.absent).cloned().collect();
+        let mut changed = Vec::new();
+        for path in paths {
+            let stat = stat_file(fs, path.as_str())?;
+            let before = self.files.get(&path).copied();
+            match (stat, before) {
+                (Some(stat), Some(seen)) if seen.stamp.still(&stat) => continue,
+                (None, None) => continue,
+                (Some(_), Some(_) | None) | (None, Some(_)) => {}
+            }
+            let after = self.observe_one(fs, &path, now)?;
+            if before.map(|seen| seen.hash) != after.map(|seen| seen.hash) {
+                changed.push(path);
+            }
+        }
+        changed.sort();
+        Ok(changed)
+    }
+
+    /// The files that exist, by path.
+    #[must_use]
+    pub fn files(&self) -> &BTreeMap<ManifestPath, Observed> {
+        &self.files
+    }
+
+    /// What was last seen at a path.
+    #[must_use]
+    pub fn get(&self, path: &ManifestPath) -> Option<&Observed> {
+        self.files.get(path)
+    }
+
+    /// SHA-256 over `path SP sha256 LF` for every owned path that exists, bytewise by
+    /// path: one value that stands for the whole tree.
+    #[must_use]
+    pub fn fold(&self) -> [u8; 32] {
+        let mut fold = Sha256::new();
+        for (path, seen) in &self.files {
+            fold.update(path.as_str());
+            fold.update(b" ");
+            fold.update(hex(&seen.hash.sha256));
+            fold.update(b"\n");
+        }
+        fold.finalize().into()
+    }
+
+    fn set(&mut self, path: &ManifestPath, observed: Option<Observed>) {
+        match observed {
+            Some(seen) => {
+                self.absent.remove(path);
+                self.files.insert(path.clone(), seen);
+            }
+            None => {
+                self.files.remove(path);
+                self.absent.insert(path.clone());
+            }
+        }
+    }
+}
+
+/// A regular file's stat; `None` for everything else, a path through a symbolic link or
+/// a file included.
+fn stat_file(fs: &dyn Fs, path: &str) -> Result<Option<Stat>, StoreError> {
+    match fs.stat(path) {
+        Ok(stat) => Ok(stat.filter(|stat| stat.kind == FileKind::File)),
+        Err(error) if is_no_file(&error) => Ok(None),
+        Err(error) => Err(StoreError::io(Op::Stat, path, error)),
+    }
+}
+
+/// Hashes a regular file through a bounded buffer; `None` if there is none.
+pub(super) fn hash_file(fs: &dyn Fs, path: &str) -> Result<Option<ContentHash>, StoreError> {
+    let mut file = match fs.open(path) {
+        Ok(file) => file,
+        Err(error) if is_no_file(&error) => return Ok(None),
+        Err(error) => return Err(StoreError::io(Op::Read, path, error)),
+    };
+    let mut hasher = ContentHasher::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let count =
+            read_some(&mut file, &mut buffer).map_err(|e| StoreError::io(Op::Read, path, e))?;
+        if count == 0 {
+            return Ok(Some(hasher.finish()));
+        }
+        hasher.update(&buffer[..count]);
+    }
+}
+
+fn is_no_file(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::EINVAL)
+    )
+}

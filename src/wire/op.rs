@@ -1,0 +1,190 @@
+//! Runtime ops as the wire carries them: a kind and the fields of every kind.
+//!
+//! This module only types the JSON. Which fields a kind needs, and which bytes are
+//! safe inside a command, is decided where commands are compiled. An unknown kind is
+//! a legal value here, because an agent that skipped it would leave the worker in a
+//! state that nobody composed.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The kinds of op that version 1 of the contract knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // The wire names in `OpKind::ALL` are the documentation.
+pub enum OpKind {
+    BackendAdd,
+    BackendPublish,
+    BackendUnpublish,
+    BackendDel,
+    WaitBeRemovable,
+    ServerAdd,
+    ServerEnable,
+    ServerDisable,
+    ServerSetAddr,
+    ServerSetWeight,
+    ServerSetState,
+    WaitSrvRemovable,
+    ShutdownSessions,
+    ServerDel,
+    MapAdd,
+    MapSet,
+    MapDel,
+    MapReplace,
+    CertSet,
+    CertNew,
+    CaSet,
+    CaNew,
+    CrtlistAdd,
+    CrtlistDel,
+}
+
+impl OpKind {
+    /// Every kind with its wire name, in the order of the contract.
+    pub const ALL: [(Self, &'static str); 24] = [
+        (Self::BackendAdd, "backend_add"),
+        (Self::BackendPublish, "backend_publish"),
+        (Self::BackendUnpublish, "backend_unpublish"),
+        (Self::BackendDel, "backend_del"),
+        (Self::WaitBeRemovable, "wait_be_removable"),
+        (Self::ServerAdd, "server_add"),
+        (Self::ServerEnable, "server_enable"),
+        (Self::ServerDisable, "server_disable"),
+        (Self::ServerSetAddr, "server_set_addr"),
+        (Self::ServerSetWeight, "server_set_weight"),
+        (Self::ServerSetState, "server_set_state"),
+        (Self::WaitSrvRemovable, "wait_srv_removable"),
+        (Self::ShutdownSessions, "shutdown_sessions"),
+        (Self::ServerDel, "server_del"),
+        (Self::MapAdd, "map_add"),
+        (Self::MapSet, "map_set"),
+        (Self::MapDel, "map_del"),
+        (Self::MapReplace, "map_replace"),
+        (Self::CertSet, "cert_set"),
+        (Self::CertNew, "cert_new"),
+        (Self::CaSet, "ca_set"),
+        (Self::CaNew, "ca_new"),
+        (Self::CrtlistAdd, "crtlist_add"),
+        (Self::CrtlistDel, "crtlist_del"),
+    ];
+
+    /// The kind of that wire name, or `None` for one this agent does not know.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(kind, _)| *kind)
+    }
+
+    /// All wire names, in the order of the contract.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|(_, name)| *name)
+    }
+}
+
+/// A name with arguments: a server keyword or a crt-list option.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keyword {
+    /// The keyword.
+    pub name: String,
+    /// Its arguments, in order.
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub args: Vec<String>,
+}
+
+/// One op. Every field but `kind` may be absent; each kind uses its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // One line a field would repeat its name; ops are documented by kind.
+pub struct Op {
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<i64>,
+    /// 0 is a value: no new traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<bool>,
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub keywords: Vec<Keyword>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<String>,
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub options: Vec<Keyword>,
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub sni_filters: Vec<String>,
+}
+
+/// `null` where a list or a struct may be absent: some encoders write an empty list so.
+pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_are_24_and_each_name_leads_back_to_its_kind() {
+        let mut names: Vec<_> = OpKind::names().collect();
+        for (kind, name) in OpKind::ALL {
+            assert_eq!(OpKind::parse(name), Some(kind));
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 24);
+        assert_eq!(OpKind::parse("server_rename"), None);
+    }
+
+    #[test]
+    fn absent_null_and_zero_are_told_apart() {
+        let op: Op =
+            serde_json::from_str(r#"{"kind":"server_set_weight","weight":0,"keywords":null}"#)
+                .unwrap();
+        assert_eq!(op.weight, Some(0));
+        assert!(op.keywords.is_empty());
+        let op: Op = serde_json::from_str(r#"{"kind":"x","weight":null,"future":[1]}"#).unwrap();
+        assert_eq!(op.weight, None);
+        assert!(serde_json::from_str::<Op>(r#"{"kind":"x","weight":"7"}"#).is_err());
+    }
+}

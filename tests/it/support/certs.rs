@@ -1,0 +1,84 @@
+//! Certificates made with the `openssl` command, once a test run and kept in memory.
+
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// A self-signed certificate.
+#[derive(Debug, Clone)]
+pub(crate) struct Material {
+    /// Certificate block.
+    pub(crate) cert: String,
+    /// Private key block.
+    pub(crate) key: String,
+    /// An empty revocation list signed with the key.
+    pub(crate) crl: String,
+}
+
+impl Material {
+    /// Certificate and key in one text, as HAProxy's `crt` takes it.
+    pub(crate) fn pem(&self) -> String {
+        format!("{}{}", self.cert, self.key)
+    }
+}
+
+/// The first of two that are always the same within a run.
+pub(crate) fn first() -> &'static Material {
+    static MADE: OnceLock<Material> = OnceLock::new();
+    MADE.get_or_init(|| make("first.example"))
+}
+
+/// The second of two.
+pub(crate) fn second() -> &'static Material {
+    static MADE: OnceLock<Material> = OnceLock::new();
+    MADE.get_or_init(|| make("second.example"))
+}
+
+/// A new self-signed certificate for `name`.
+pub(crate) fn make(name: &str) -> Material {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let done = Command::new("openssl")
+            .args(args)
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the openssl command makes the certificates for these tests; install it");
+        assert!(
+            done.status.success(),
+            "openssl {args:?}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    };
+    let subject = format!("/CN={name}");
+    run(&[
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-days",
+        "3650",
+        "-subj",
+        &subject,
+    ]);
+    let config =
+        "[ca]\ndefault_ca=it\n[it]\ndatabase=index\ndefault_md=sha256\ndefault_crl_days=3650\n";
+    std::fs::write(dir.path().join("ca.cnf"), config).unwrap();
+    std::fs::write(dir.path().join("index"), "").unwrap();
+    run(&[
+        "ca", "-gencrl", "-config", "ca.cnf", "-keyfile", "key.pem", "-cert", "cert.pem", "-out",
+        "crl.pem",
+    ]);
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    Material {
+        cert: read("cert.pem"),
+        key: read("key.pem"),
+        crl: read("crl.pem"),
+    }
+}
