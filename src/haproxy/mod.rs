@@ -10,12 +10,16 @@
 //! in as bytes. Nothing here parses an HAProxy configuration.
 
 pub mod alerts;
+pub mod batch;
 pub mod command;
+pub mod deletes;
 pub mod identity;
 pub mod inventory;
 pub mod master;
+pub mod ops;
 pub mod reload;
 pub mod reply;
+pub(crate) mod servers_state;
 pub mod session;
 pub mod socket;
 pub mod version;

@@ -7,4 +7,5 @@ mod cli;
 mod fixtures;
 mod haproxy;
 mod http;
+mod ops;
 mod support;
