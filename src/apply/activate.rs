@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use crate::haproxy::lexical::{self, LexicalFault};
 use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
@@ -253,18 +254,23 @@ impl Tx {
                 "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
             ));
         }
-        if bytes.is_empty() {
-            return Err(format!(
-                "{config} is empty; no reload was sent, because HAProxy loads it as a success and stops listening"
-            ));
-        }
-        Ok(())
+        let Some(worker) = &self.worker else {
+            // Nobody has answered, so nobody knows which version's master would read it.
+            return lexical::precheck(&bytes).map_err(|fault| unsent(&fault));
+        };
+        lexical::before_reload(&bytes, &worker.version).map_err(|fault| unsent(&fault))
     }
 
     /// An apply's timing while its reload is judged elsewhere.
     pub(super) fn ops_done(report: &mut Report, agent: &Agent) {
         report.watch.lap(Leg::Ops, agent.clock.now());
     }
+}
+
+fn unsent(fault: &LexicalFault) -> String {
+    format!(
+        "{fault}; no reload was sent, because a HAProxy that is told to load it may end, or load nothing"
+    )
 }
 
 fn said(words: &str) -> Option<String> {
