@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use crate::haproxy::lexical::{self, LexicalFault};
+use crate::haproxy::lexical;
 use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
@@ -254,23 +254,19 @@ impl Tx {
                 "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
             ));
         }
-        let Some(worker) = &self.worker else {
-            // Nobody has answered, so nobody knows which version's master would read it.
-            return lexical::precheck(&bytes).map_err(|fault| unsent(&fault));
-        };
-        lexical::before_reload(&bytes, &worker.version).map_err(|fault| unsent(&fault))
+        match &self.worker {
+            // A worker that has never answered may be of any version, so the strictest
+            // look is right: what it refuses no version accepts.
+            None => lexical::precheck(&bytes),
+            Some(info) => lexical::before_reload(&bytes, &info.version),
+        }
+        .map_err(|fault| format!("{config}: {fault}; no reload was sent"))
     }
 
     /// An apply's timing while its reload is judged elsewhere.
     pub(super) fn ops_done(report: &mut Report, agent: &Agent) {
         report.watch.lap(Leg::Ops, agent.clock.now());
     }
-}
-
-fn unsent(fault: &LexicalFault) -> String {
-    format!(
-        "{fault}; no reload was sent, because a HAProxy that is told to load it may end, or load nothing"
-    )
 }
 
 fn said(words: &str) -> Option<String> {

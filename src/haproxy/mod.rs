@@ -11,13 +11,17 @@
 //! quotes and line ends only, because some masters die of those.
 
 pub mod alerts;
+pub mod batch;
 pub mod command;
+pub mod deletes;
 pub mod identity;
 pub mod inventory;
 pub mod lexical;
 pub mod master;
+pub mod ops;
 pub mod reload;
 pub mod reply;
+pub(crate) mod servers_state;
 pub mod session;
 pub mod socket;
 pub mod version;

@@ -8,4 +8,6 @@ mod contract;
 mod fixtures;
 mod haproxy;
 mod http;
+mod ops;
+mod store;
 mod support;

@@ -20,6 +20,11 @@ const KEYWORDS: [(&[u8], usize, usize); 9] = [
     (b"zero-warning", 0, 0),
 ];
 
+/// Whether a line that starts with this word is looked at.
+pub(super) fn knows(name: &[u8]) -> bool {
+    KEYWORDS.iter().any(|(keyword, _, _)| *keyword == name)
+}
+
 /// Checks a line by its first word.
 ///
 /// # Errors

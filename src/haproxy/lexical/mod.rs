@@ -152,6 +152,10 @@ impl File {
             self.scoped = true;
             return check_scope(line);
         }
+        let plain = words::first_if_plain(line);
+        if plain.is_some_and(|first| !first.starts_with(b".") && !early::knows(first)) {
+            return Ok(());
+        }
         let words = words::split(line)?;
         let Some(first) = words
             .first()

@@ -150,6 +150,9 @@ fn the_sixty_fifth_word_is_one_too_many() {
     // A variable without a value joins its word and the next one.
     let joined = format!("{} \"$A\" w\n", words(63));
     assert_eq!(refused(&joined), None);
+    // Or is none at all.
+    let vanished = format!("{} \"${{A[*]}}\" \n", words(64));
+    assert_eq!(refused(&vanished), None);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //! behind.
 
 use super::*;
+use crate::support::haproxy::preamble;
+use crate::support::ports::Port;
+use crate::support::traffic::{self, Backend, Load};
 use crate::support::wait;
 use haptic_agent::clock::SystemClock;
 use haptic_agent::haproxy::master::ReloadReply;
@@ -261,4 +264,37 @@ fn warnings_of_a_good_configuration_are_kept() {
         );
         assert!(!log.truncated());
     });
+}
+
+#[test]
+fn traffic_goes_on_through_reloads() {
+    for version in Version::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        let (port, backend) = (Port::reserve(), Backend::start("one"));
+        let config = format!(
+            "{}frontend f\n    bind 127.0.0.1:{}\n    default_backend b\nbackend b\n    server s {}\n",
+            preamble(base),
+            port.number(),
+            backend.address()
+        );
+        let haproxy = Haproxy::start(version, base, &config);
+        let answer = traffic::get_port(port.number(), "x.example", "/").unwrap();
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (200, "one"),
+            "{version}"
+        );
+        let load = Load::start(port.number(), "x.example", "/");
+        for _ in 0..3 {
+            let before = load.seen().good;
+            loaded(go(&haproxy));
+            wait::until("traffic after the reload", Duration::from_secs(10), || {
+                (load.seen().good > before + 20).then_some(())
+            });
+        }
+        let seen = load.stop();
+        assert_eq!(seen.failed, 0, "{version}: {seen:?}");
+        assert!(backend.hits() >= seen.good, "{version}: {seen:?}");
+    }
 }
