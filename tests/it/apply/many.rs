@@ -51,7 +51,11 @@ fn racing_controllers_make_one_chain() {
             (old.load(Ordering::SeqCst) >= 20).then_some(())
         });
         let newer = scope.spawn(|| race(rig, 2, &new));
-        [older.join().unwrap(), same.join().unwrap(), newer.join().unwrap()]
+        [
+            older.join().unwrap(),
+            same.join().unwrap(),
+            newer.join().unwrap(),
+        ]
     });
     let all: Vec<_> = told.into_iter().flatten().collect();
     let mut landed = std::collections::BTreeMap::new();
@@ -67,7 +71,10 @@ fn racing_controllers_make_one_chain() {
             }
             409 => {
                 let reason = reply.json()["reason"].as_str().unwrap().to_owned();
-                assert!(["prev_mismatch", "stale_epoch"].contains(&&*reason), "{reason}");
+                assert!(
+                    ["prev_mismatch", "stale_epoch"].contains(&&*reason),
+                    "{reason}"
+                );
                 if plan.starts_with("e2") {
                     assert_ne!(reason, "stale_epoch");
                 }
@@ -85,7 +92,10 @@ fn racing_controllers_make_one_chain() {
     let last = state["applied_plan_id"].as_str().unwrap().to_owned();
     assert!(last.starts_with("e2-"), "{last}");
     assert_eq!(state["applied_token"]["leader_epoch"], 2);
-    assert_eq!(tree(&rig.base)["maps/host.map"], format!("{last} x\n").as_bytes());
+    assert_eq!(
+        tree(&rig.base)["maps/host.map"],
+        format!("{last} x\n").as_bytes()
+    );
     // Of the newer one's applies, all but the first were built on its own.
     let foreign = landed
         .keys()
@@ -104,7 +114,9 @@ fn racing_controllers_make_one_chain() {
 #[test]
 fn a_slow_sender_delays_nobody() {
     let rig = Rig::applied(Version::V3_4);
-    let slow = rig.next("slow", "slow").file("general/slow", &[b's'; 200_000]);
+    let slow = rig
+        .next("slow", "slow")
+        .file("general/slow", &[b's'; 200_000]);
     let request = slow.request();
     let mut stream = TcpStream::connect(rig.agent.api()).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
@@ -117,7 +129,10 @@ fn a_slow_sender_delays_nobody() {
         stream.write_all(&rest[round..=round]).unwrap();
         let word = format!("w{round}");
         let answer = rig.next(&word, &word).succeed(&rig.agent, "reload");
-        assert!(answer["timing"]["admit_ms"].as_u64().unwrap() < 2_000, "{answer:#}");
+        assert!(
+            answer["timing"]["admit_ms"].as_u64().unwrap() < 2_000,
+            "{answer:#}"
+        );
         assert_eq!(rig.word(), word);
     }
     stream.write_all(&rest[5..]).unwrap();
@@ -135,7 +150,9 @@ fn an_apply_whose_client_left_is_finished() {
         let mut stream = TcpStream::connect(rig.agent.api()).unwrap();
         stream.write_all(&request).unwrap();
         drop(stream);
-        rig.until_state("it is applied", |state| state["running_plan_id"] == word.as_str());
+        rig.until_state("it is applied", |state| {
+            state["running_plan_id"] == word.as_str()
+        });
         assert_eq!(rig.word(), word);
     }
     assert_eq!(rig.agent.state()["generation"], 6);
@@ -169,9 +186,14 @@ fn a_termination_lets_the_apply_end() {
     let state = rig.agent.state();
     assert_eq!(state["running_plan_id"], "p1");
     assert_eq!(state["last_apply"]["plan_id"], "p2");
-    assert!(!rig.agent.log().contains("recovering"), "{}", rig.agent.log());
+    assert!(
+        !rig.agent.log().contains("recovering"),
+        "{}",
+        rig.agent.log()
+    );
     drop(taken);
-    rig.raw("p2", config.as_bytes()).succeed(&rig.agent, "reload");
+    rig.raw("p2", config.as_bytes())
+        .succeed(&rig.agent, "reload");
 }
 
 #[derive(Debug)]
@@ -186,7 +208,10 @@ fn weigh(agent: &Agent, rig: &Rig) -> Weight {
     let pid = agent.pid();
     let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let rss = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     let rss = rss.trim().split(' ').next().unwrap().parse().unwrap();
     let mut names = 0;
     let mut dirs = vec![rig.base.clone()];
@@ -257,9 +282,15 @@ fn failures_do_not_add_up() {
     }
     let after = settled("all connections are gone");
     assert_eq!(after.names, before.names, "{before:?} {after:?}");
-    assert!(after.descriptors <= before.descriptors + 2, "{before:?} {after:?}");
+    assert!(
+        after.descriptors <= before.descriptors + 2,
+        "{before:?} {after:?}"
+    );
     assert!(after.threads <= before.threads + 2, "{before:?} {after:?}");
-    assert!(after.resident_kib < before.resident_kib + 4096, "{before:?} {after:?}");
+    assert!(
+        after.resident_kib < before.resident_kib + 4096,
+        "{before:?} {after:?}"
+    );
     assert_eq!(leftovers(&rig.base), [""; 0]);
     assert_eq!(rig.word(), "one");
     assert_eq!(get(rig.agent.api(), "/readyz", None).status, 200);

@@ -8,17 +8,22 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 fn rig(version: Version, interval: &str) -> Rig {
-    let rig = Rig::with(version, |setup| setup.with("--reload-interval-min", interval));
+    let rig = Rig::with(version, |setup| {
+        setup.with("--reload-interval-min", interval)
+    });
     rig.first().succeed(&rig.agent, "reload");
     rig
 }
 
 fn reloads(rig: &Rig) -> f64 {
-    rig.agent.sample("haptic_agent_reloads_total{result=\"ok\"}")
+    rig.agent
+        .sample("haptic_agent_reloads_total{result=\"ok\"}")
 }
 
 fn fired(rig: &Rig) -> Value {
-    rig.until_state("the reload fires", |state| state.get("reload_pending_at").is_none())
+    rig.until_state("the reload fires", |state| {
+        state.get("reload_pending_at").is_none()
+    })
 }
 
 /// FR-045, FR-047: two applies in one window are one reload, due when it was first said,
@@ -40,10 +45,16 @@ fn applies_in_the_window_share_one_reload() {
         let three = rig.next("p3", "three").succeed(&rig.agent, "scheduled");
         assert_eq!(three["reload"]["scheduled_at"], due, "never moved");
         // Mode auto joins it too, and so does a set that changes nothing.
-        let four = rig.next("p4", "three").mode("auto").succeed(&rig.agent, "scheduled");
+        let four = rig
+            .next("p4", "three")
+            .mode("auto")
+            .succeed(&rig.agent, "scheduled");
         assert_eq!(four["reload"]["scheduled_at"], due);
         assert_eq!(rig.word(), "one", "{version}");
-        assert_eq!(tree(&rig.base)["haproxy.cfg"], rig.config("three").as_bytes());
+        assert_eq!(
+            tree(&rig.base)["haproxy.cfg"],
+            rig.config("three").as_bytes()
+        );
         assert_eq!(rig.agent.sample("haptic_agent_reload_pending"), 1.0);
         assert!(due.as_str() > first_at.as_str());
 
@@ -55,7 +66,12 @@ fn applies_in_the_window_share_one_reload() {
         assert_eq!(last["plan_id"], "p4");
         assert!(last["at"].as_str() >= due.as_str(), "{last:#} before {due}");
         assert_eq!(state["generation"], 4);
-        for id in ["applied_plan_id", "running_plan_id", "worker_ops_plan_id", "lkg_plan_id"] {
+        for id in [
+            "applied_plan_id",
+            "running_plan_id",
+            "worker_ops_plan_id",
+            "lkg_plan_id",
+        ] {
             assert_eq!(state[id], "p4", "{version} {id}");
         }
         assert_eq!(leftovers(&rig.base), [""; 0]);
@@ -79,7 +95,10 @@ fn a_pending_reload_survives_a_kill() {
         assert_eq!(state["running_plan_id"], "p1");
     }
     let state = fired(&rig);
-    assert!(state["last_apply"]["at"].as_str().unwrap() >= due.as_str(), "{state:#}");
+    assert!(
+        state["last_apply"]["at"].as_str().unwrap() >= due.as_str(),
+        "{state:#}"
+    );
     assert_eq!(state["running_plan_id"], "p2");
     assert_eq!(rig.word(), "two");
 
@@ -105,14 +124,21 @@ fn a_scheduled_reload_that_is_refused_is_told_by_the_state() {
     for version in [Version::V3_0, Version::V3_4] {
         let rig = rig(version, "1s");
         let config = format!("{}    frobnicate\n", rig.config("bad"));
-        let bad = rig.raw("bad", config.as_bytes()).file("maps/new.map", b"k v\n");
+        let bad = rig
+            .raw("bad", config.as_bytes())
+            .file("maps/new.map", b"k v\n");
         bad.succeed(&rig.agent, "scheduled");
         assert_eq!(rig.agent.state()["applied_plan_id"], "bad");
         let state = fired(&rig);
         let last = &state["last_apply"];
         assert_eq!(last["ok"], false, "{version}: {last:#}");
         assert_eq!(last["error"]["stage"], "scheduled_reload");
-        assert!(last["error"]["message"].as_str().unwrap().contains("frobnicate"));
+        assert!(
+            last["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("frobnicate")
+        );
         assert_eq!(last["plan_id"], "bad");
         assert_eq!(state["applied_plan_id"], "");
         assert_eq!(state["running_plan_id"], "p1");
@@ -140,7 +166,12 @@ fn without_a_window_nothing_waits_and_nothing_spins() {
     }
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", rig.agent.pid())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
         let number = |at: usize| fields[at].parse::<u64>().unwrap();
         number(11) + number(12)
     };

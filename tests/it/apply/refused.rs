@@ -40,25 +40,26 @@ fn a_refused_configuration_changes_nothing_in_the_end() {
         rig.first().succeed(&rig.agent, "reload");
         let before = rig.snapshot();
         let load = Load::start(rig.port(), "any", "/");
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = taken.local_addr().unwrap().port();
         let good = rig.config("two");
-        let mut cases: Vec<(&str, Vec<u8>)> = vec![
+        let cases: Vec<(&str, Vec<u8>)> = vec![
             ("unknown keyword", format!("{good}    frobnicate\n").into()),
             (
                 "maps/none.map",
                 format!("{good}    http-request set-header x %[path,map(maps/none.map)]\n").into(),
             ),
-            ("", format!("{good}backend b\n    server s no.such.host.invalid:80\n").into()),
+            (
+                "",
+                format!("{good}backend b\n    server s no.such.host.invalid:80\n").into(),
+            ),
             ("empty", Vec::new()),
             ("", good.trim_end().into()),
             ("", [good.as_bytes(), b"# a \0 in a comment\n"].concat()),
         ];
-        if version != Version::V3_2 {
-            cases.push(("bind", format!("{good}    bind 127.0.0.1:{port}\n").into()));
-        }
         for (words, bytes) in cases {
-            let what = format!("{version}: {words:?} {:?}", String::from_utf8_lossy(&bytes).len());
+            let what = format!(
+                "{version}: {words:?} {:?}",
+                String::from_utf8_lossy(&bytes).len()
+            );
             let apply = rig
                 .raw("bad", &bytes)
                 .file("maps/new.map", b"k v\n")
@@ -75,10 +76,26 @@ fn a_refused_configuration_changes_nothing_in_the_end() {
         let seen = load.stop();
         assert_eq!(seen.failed, 0, "{version}: {seen:?}");
         assert!(seen.good > 0);
-        drop(taken);
         rig.next("p2", "two").succeed(&rig.agent, "reload");
         assert_eq!(rig.word(), "two");
         assert_eq!(rig.agent.state().get("degraded"), None);
+    }
+}
+
+/// An address that is taken, without a load: while the new process tries to bind it,
+/// HAProxy itself has the old one stop listening, with or without an agent.
+#[test]
+fn an_address_that_cannot_be_bound_changes_nothing_in_the_end() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let rig = Rig::applied(version);
+        let before = rig.snapshot();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let config = format!("{}    bind 127.0.0.1:{port}\n", rig.config("two"));
+        let nack = rig.raw("bad", config.as_bytes()).fail(&rig.agent, "reload");
+        let message = nack["error"]["message"].as_str().unwrap();
+        assert!(message.contains("bind"), "{message}");
+        refused(&rig, &before, &format!("{version}"));
     }
 }
 
@@ -96,9 +113,16 @@ fn bad_and_good_in_turn() {
             assert_eq!(rig.word(), good, "{version} {round}");
             assert_eq!(tree(&rig.base)["haproxy.cfg"], rig.config(&good).as_bytes());
             let state = rig.agent.state();
-            assert!(state["degraded"]["reason"].as_str().unwrap().contains("frobnicate"));
+            assert!(
+                state["degraded"]["reason"]
+                    .as_str()
+                    .unwrap()
+                    .contains("frobnicate")
+            );
             good = format!("word{round}");
-            let answer = rig.next(&format!("g{round}"), &good).succeed(&rig.agent, "reload");
+            let answer = rig
+                .next(&format!("g{round}"), &good)
+                .succeed(&rig.agent, "reload");
             assert_eq!(answer["reload"]["worker_pid"], rig.haproxy.worker_pid());
             assert_eq!(rig.word(), good, "{version} {round}");
             let state = rig.agent.state();
@@ -244,7 +268,10 @@ fn a_master_that_is_gone_is_a_bounded_wait() {
     let before = photos(&rig.base);
     rig.haproxy.kill();
     let nack = rig.next("p2", "two").fail(&rig.agent, "reload");
-    assert!(nack["timing"]["total_ms"].as_u64().unwrap() < 15_000, "{nack:#}");
+    assert!(
+        nack["timing"]["total_ms"].as_u64().unwrap() < 15_000,
+        "{nack:#}"
+    );
     let mut after = photos(&rig.base);
     after.retain(|path, _| !path.ends_with(".sock"));
     assert_eq!(after, before);

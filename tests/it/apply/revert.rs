@@ -65,22 +65,35 @@ fn a_revert_without_a_last_known_good_set_is_refused() {
 /// fires when the window ends.
 #[test]
 fn a_revert_is_not_paced_and_consumes_the_pending_reload() {
-    let rig = Rig::with(Version::V3_4, |setup| setup.with("--reload-interval-min", "2s"));
+    let rig = Rig::with(Version::V3_4, |setup| {
+        setup.with("--reload-interval-min", "2s")
+    });
     rig.first().succeed(&rig.agent, "reload");
     let scheduled = rig.next("p2", "two").succeed(&rig.agent, "scheduled");
-    let due = scheduled["reload"]["scheduled_at"].as_str().unwrap().to_owned();
+    let due = scheduled["reload"]["scheduled_at"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let answer = revert("r", 1, 9).succeed(&rig.agent, "reload");
     assert_eq!(answer["applied_plan_id"], "p1");
-    assert!(answer["at"].as_str().unwrap() < due.as_str(), "{answer:#} {due}");
+    assert!(
+        answer["at"].as_str().unwrap() < due.as_str(),
+        "{answer:#} {due}"
+    );
     let state = rig.agent.state();
     assert_eq!(state.get("reload_pending_at"), None);
     assert_eq!(rig.word(), "one");
-    let reloads = || rig.agent.sample("haptic_agent_reloads_total{result=\"ok\"}");
+    let reloads = || {
+        rig.agent
+            .sample("haptic_agent_reloads_total{result=\"ok\"}")
+    };
     assert_eq!(reloads(), 2.0);
     // The next reload is scheduled after the revert's; once it has fired, the old due time
     // is long past, and this is the only one more.
     rig.next("p3", "three").succeed(&rig.agent, "scheduled");
-    rig.until_state("the next one fired", |state| state["running_plan_id"] == "p3");
+    rig.until_state("the next one fired", |state| {
+        state["running_plan_id"] == "p3"
+    });
     assert_eq!(reloads(), 3.0);
 }
 
@@ -95,7 +108,8 @@ fn a_revert_whose_reload_fails_says_so() {
         "{}    http-request set-header x %[path,map(general-list,-)]\n",
         rig.config("two")
     );
-    rig.raw("p2", config.as_bytes()).succeed(&rig.agent, "reload");
+    rig.raw("p2", config.as_bytes())
+        .succeed(&rig.agent, "reload");
     std::fs::remove_file(&list).unwrap();
     let nack = revert("r", 1, 9).fail(&rig.agent, "revert_reload");
     assert_eq!(nack["rollback"]["performed"], true);

@@ -15,7 +15,10 @@ fn a_state_that_cannot_be_used_is_set_aside() {
     let spoil: Vec<(&str, Box<dyn Fn(&[u8]) -> Vec<u8>>)> = vec![
         ("empty", Box::new(|_| Vec::new())),
         ("half", Box::new(|old| old[..old.len() / 2].to_vec())),
-        ("one byte short", Box::new(|old| old[..old.len() - 2].to_vec())),
+        (
+            "one byte short",
+            Box::new(|old| old[..old.len() - 2].to_vec()),
+        ),
         ("binary", Box::new(|_| vec![0xff; 4096])),
         ("another document", Box::new(|_| b"{}\n".to_vec())),
         ("null", Box::new(|_| b"null".to_vec())),
@@ -53,7 +56,12 @@ fn a_state_that_cannot_be_used_is_set_aside() {
         fs::write(&path, &spoilt).unwrap();
         rig.restart_agent();
         let state = rig.agent.state();
-        for id in ["applied_plan_id", "running_plan_id", "worker_ops_plan_id", "lkg_plan_id"] {
+        for id in [
+            "applied_plan_id",
+            "running_plan_id",
+            "worker_ops_plan_id",
+            "lkg_plan_id",
+        ] {
             assert_eq!(state[id], "", "{what} {id}");
         }
         assert_eq!(state["generation"], 0, "{what}");
@@ -61,14 +69,18 @@ fn a_state_that_cannot_be_used_is_set_aside() {
         assert_eq!(rig.word(), word, "{what}");
         let aside = fs::read(rig.base.join(format!("{STATE}.bad"))).unwrap();
         assert_eq!(aside, spoilt, "{what}: kept for whoever wants to look");
-        assert_eq!(rig.agent.sample("haptic_agent_state_file_resets_total"), 1.0);
+        assert_eq!(
+            rig.agent.sample("haptic_agent_state_file_resets_total"),
+            1.0
+        );
         assert!(rig.agent.log().contains("set aside"), "{what}");
         assert_eq!(leftovers(&rig.base), [""; 0], "{what}");
         // A full set puts everything right; what nobody owns any more stays.
         let full = rig.next("full", &word);
         let mut full = full;
         let name = "maps/host.map".to_owned();
-        full.parts.push((name.clone(), Some(name), b"a.example be_a\n".to_vec()));
+        full.parts
+            .push((name.clone(), Some(name), b"a.example be_a\n".to_vec()));
         full.succeed(&rig.agent, "reload");
         assert!(tree(&rig.base).contains_key("maps/more.map"), "{what}");
         fs::remove_file(rig.base.join("maps/more.map")).unwrap();
@@ -100,7 +112,14 @@ fn a_state_that_may_not_be_read_is_waited_for() {
     // The agent's user owns the tree, and the state is somebody else's.
     let parent = rig.base.parent().unwrap().to_path_buf();
     fs::set_permissions(&parent, fs::Permissions::from_mode(0o755)).unwrap();
-    for path in ["", "haproxy.cfg", "maps", "maps/host.map", ".haptic-tmp", ".haptic-lkg"] {
+    for path in [
+        "",
+        "haproxy.cfg",
+        "maps",
+        "maps/host.map",
+        ".haptic-tmp",
+        ".haptic-lkg",
+    ] {
         let path = rig.base.join(path);
         if path.exists() {
             chown(&path, Some(65534), Some(65534)).unwrap();

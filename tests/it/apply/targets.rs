@@ -19,7 +19,10 @@ fn refused(rig: &Rig, path: &str, words: &str) {
         .file(path, b"content\n");
     let nack = apply.fail(&rig.agent, "backup");
     let message = nack["error"]["message"].as_str().unwrap();
-    assert!(message.contains(path) && message.contains(words), "{path}: {message}");
+    assert!(
+        message.contains(path) && message.contains(words),
+        "{path}: {message}"
+    );
     assert!(nack.get("rollback").is_none(), "{nack:#}");
     assert_eq!(photos(&rig.base), before, "{path}");
     assert_eq!(rig.word(), word);
@@ -36,7 +39,13 @@ fn only_regular_files_are_replaced() {
     fs::write(elsewhere.path().join("precious"), "precious").unwrap();
 
     let fifo = general.join("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     refused(&rig, "general/fifo", "fifo");
     fs::create_dir(general.join("dir")).unwrap();
     refused(&rig, "general/dir", "directory");
@@ -56,7 +65,10 @@ fn only_regular_files_are_replaced() {
     fs::write(general.join("file"), "a file").unwrap();
     refused(&rig, "general/file/below", "general/file");
 
-    assert_eq!(fs::read(elsewhere.path().join("precious")).unwrap(), b"precious");
+    assert_eq!(
+        fs::read(elsewhere.path().join("precious")).unwrap(),
+        b"precious"
+    );
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
     rig.next("p2", "two").succeed(&rig.agent, "reload");
@@ -67,7 +79,9 @@ fn only_regular_files_are_replaced() {
 #[test]
 fn a_removal_does_not_follow_a_directory_that_was_swapped() {
     let rig = Rig::applied(Version::V3_4);
-    rig.next("p2", "two").file("general/x", b"of the agent").succeed(&rig.agent, "reload");
+    rig.next("p2", "two")
+        .file("general/x", b"of the agent")
+        .succeed(&rig.agent, "reload");
     let elsewhere = tempfile::tempdir().unwrap();
     fs::write(elsewhere.path().join("x"), "precious").unwrap();
     fs::rename(rig.base.join("general"), rig.base.join("moved")).unwrap();

@@ -72,7 +72,10 @@ fn modes_are_by_kind_and_a_replaced_file_keeps_what_it_has() {
     let config = rig.base.join("haproxy.cfg");
     fs::set_permissions(&config, fs::Permissions::from_mode(0o604)).unwrap();
     std::os::unix::fs::chown(&config, Some(65534), Some(65533)).unwrap();
-    let first = rig.first().file("ssl/site.pem", b"-").file("general/x", b"-");
+    let first = rig
+        .first()
+        .file("ssl/site.pem", b"-")
+        .file("general/x", b"-");
     first.succeed(&rig.agent, "reload");
     let photos = photos(&rig.base);
     let mode = |path: &str| photos[path].mode & 0o7777;
@@ -114,7 +117,9 @@ fn an_identical_set_is_a_noop_and_one_file_more_is_file_only() {
         assert_eq!(tree(&rig.base)["general/new.http"], b"new");
         assert_eq!(rig.agent.state()["lkg_plan_id"], "p1");
         // And less is file_only as well.
-        rig.next("p3", "one").mode("auto").succeed(&rig.agent, "file_only");
+        rig.next("p3", "one")
+            .mode("auto")
+            .succeed(&rig.agent, "file_only");
         assert!(!tree(&rig.base).contains_key("general/new.http"));
     }
 }
@@ -149,7 +154,9 @@ fn four_thousand_files_and_a_blob_fit_one_apply() {
     let mut first = Apply::new("p1", 1, 1)
         .file("haproxy.cfg", config.as_bytes())
         .on(&rig.agent.state());
-    let mut held = Apply::new("p2", 1, 2).mode("auto").held("haproxy.cfg", config.as_bytes());
+    let mut held = Apply::new("p2", 1, 2)
+        .mode("auto")
+        .held("haproxy.cfg", config.as_bytes());
     for at in 0..4095 {
         first = first.file(&name(at), line(at).as_bytes());
         held = held.held(&name(at), line(at).as_bytes());

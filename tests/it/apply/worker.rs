@@ -11,7 +11,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 fn reloads(rig: &Rig) -> f64 {
-    rig.agent.sample("haptic_agent_reloads_total{result=\"ok\"}")
+    rig.agent
+        .sample("haptic_agent_reloads_total{result=\"ok\"}")
 }
 
 fn holds(rig: &Rig, state: &Value) -> bool {
@@ -103,7 +104,9 @@ fn a_bootstrap_that_comes_back_is_a_foreign_writer() {
                 .on(&state)
                 .edit(|m| m["expected_prev_plan_id"] = "p1".into());
             assert_eq!(stale.send(&rig.agent).json()["reason"], "unknown_baseline");
-            rig.next("p2", "two").mode("auto").succeed(&rig.agent, "reload");
+            rig.next("p2", "two")
+                .mode("auto")
+                .succeed(&rig.agent, "reload");
             assert_eq!(rig.word(), "two");
         }
     }
@@ -140,7 +143,8 @@ fn verify_finds_a_writer_that_covers_its_tracks() {
     assert_eq!(back.send(&rig.agent).json(), missing);
     let mut back = back;
     let path = "maps/host.map".to_owned();
-    back.parts.push((path.clone(), Some(path), b"a.example be_a\n".to_vec()));
+    back.parts
+        .push((path.clone(), Some(path), b"a.example be_a\n".to_vec()));
     back.succeed(&rig.agent, "reload");
     assert_eq!(rig.agent.state_with("?verify=1")["applied_plan_id"], "p2");
     assert_eq!(fs::read(&map).unwrap(), b"a.example be_a\n");
@@ -159,7 +163,10 @@ fn a_file_that_is_gone_or_no_file_any_more_is_noticed() {
             "directory" => fs::create_dir(&map).unwrap(),
             "symlink" => std::os::unix::fs::symlink("/etc/passwd", &map).unwrap(),
             _ => {
-                let made = std::process::Command::new("mkfifo").arg(&map).status().unwrap();
+                let made = std::process::Command::new("mkfifo")
+                    .arg(&map)
+                    .status()
+                    .unwrap();
                 assert!(made.success());
             }
         }
@@ -201,7 +208,11 @@ fn an_agent_that_was_first_is_ready_soon_after_haproxy() {
         let began = Instant::now();
         agent.wait_ready();
         // It is tried every 20 ms; the rest is a loaded machine.
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            began.elapsed()
+        );
         let state = agent.state();
         assert_eq!(state["haproxy"]["worker_pid"], haproxy.worker_pid());
     }
