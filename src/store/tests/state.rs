@@ -6,6 +6,7 @@ use super::store;
 use crate::store::blob::BlobFile;
 use crate::store::fs::FileKind;
 use crate::store::model::{LoseUnsynced, ModelFs};
+use crate::store::stage::{StageError, StagedBlob};
 use crate::store::state_file::{Loaded, StateFile, Stored};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,11 +169,29 @@ fn a_state_that_cannot_be_read_or_moved_is_an_error_that_names_it() {
 #[test]
 fn a_blob_is_the_one_the_state_names_or_none() {
     let fs = ModelFs::new();
-    let blob = BlobFile::new(&store(&fs), ".haptic-agent-plan.bin");
+    let store = store(&fs);
+    let blob = BlobFile::new(&store, ".haptic-agent-plan.bin");
+    let bring = |mut bytes: &'static [u8]| {
+        let staged = StagedBlob::receive(&store, "r1-plan", &mut bytes, 3).unwrap();
+        staged.seal().unwrap();
+        let sha256 = staged.hash.sha256;
+        blob.adopt(staged).unwrap();
+        sha256
+    };
     assert_eq!(blob.read(&[0; 32]).unwrap(), None);
-    let first = blob.replace(b"one").unwrap();
+    let first = bring(b"one");
     assert_eq!(blob.read(&first).unwrap().unwrap(), b"one");
-    let second = blob.replace(b"two").unwrap();
+    let second = bring(b"two");
+    // What was adopted survives a power loss.
+    let after = fs.crash(LoseUnsynced::All);
+    assert_eq!(after.read(".haptic-agent-plan.bin").unwrap(), b"two");
+    // One that is too long, and one that nobody adopts, leave nothing.
+    let mut long: &[u8] = b"four";
+    let refused = StagedBlob::receive(&store, "r2-plan", &mut long, 3);
+    assert!(matches!(refused, Err(StageError::Size { got: 4, .. })));
+    let mut dropped: &[u8] = b"six";
+    drop(StagedBlob::receive(&store, "r3-plan", &mut dropped, 3).unwrap());
+    assert_eq!(fs.hidden().len(), 1);
     assert_eq!(blob.read(&first).unwrap(), None);
     assert_eq!(blob.read(&second).unwrap().unwrap(), b"two");
     let too_large = usize::try_from(crate::wire::limits::MAX_PLAN_BLOB_BYTES).unwrap() + 1;
