@@ -43,8 +43,8 @@ man: ## writes the manual pages and help snapshots from the flag table
 soak: servers ## the long tests, bounded
 	$(CARGO) test --release --locked -- --ignored --test-threads=1
 
-bench: servers ## the figures that README promises
-	$(CARGO) bench --locked
+bench: servers static ## the figures that README promises
+	$(CARGO) bench --locked --bench bench
 
 demo: build ## a story on the terminal with a real HAProxy
 	$(CARGO) run --quiet --release --locked --example demo
