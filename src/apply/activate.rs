@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use crate::haproxy::lexical;
 use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
@@ -253,12 +254,13 @@ impl Tx {
                 "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
             ));
         }
-        if bytes.is_empty() {
-            return Err(format!(
-                "{config} is empty; no reload was sent, because HAProxy loads it as a success and stops listening"
-            ));
+        match &self.worker {
+            // A worker that has never answered may be of any version, so the strictest
+            // look is right: what it refuses no version accepts.
+            None => lexical::precheck(&bytes),
+            Some(info) => lexical::before_reload(&bytes, &info.version),
         }
-        Ok(())
+        .map_err(|fault| format!("{config}: {fault}; no reload was sent"))
     }
 
     /// An apply's timing while its reload is judged elsewhere.

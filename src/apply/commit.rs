@@ -58,6 +58,7 @@ impl Tx {
         plan_id.clone_into(&mut self.record.running_plan_id);
         plan_id.clone_into(&mut self.record.worker_ops_plan_id);
         self.record.degraded = None;
+        self.worker_strange = false;
         self.set_is_good(plan_id);
     }
 

@@ -46,6 +46,9 @@ pub(super) struct Tx {
     pub(super) unfinished: bool,
     /// The record in memory is ahead of the one on disk.
     pub(super) unsaved: bool,
+    /// A worker came from nowhere and nothing has been done about it yet, whoever saw it
+    /// first: an apply, a reader that verifies, or the background look.
+    pub(super) worker_strange: bool,
     /// One reload has been spent on a worker that came from nowhere; an apply of the
     /// controller allows the next one.
     pub(super) restored_worker: bool,
@@ -165,6 +168,7 @@ impl Tx {
         }
         self.record.worker = Some(identity);
         self.record.forget_worker();
+        self.worker_strange = true;
         true
     }
 

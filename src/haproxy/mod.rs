@@ -7,15 +7,21 @@
 //! stream are never read as success or as an empty list.
 //!
 //! Nothing here opens a file of the managed tree or knows of HTTP: content is handed
-//! in as bytes. Nothing here parses an HAProxy configuration.
+//! in as bytes. Nothing here parses an HAProxy configuration; [`lexical`] looks at
+//! quotes and line ends only, because some masters die of those.
 
 pub mod alerts;
+pub mod batch;
 pub mod command;
+pub mod deletes;
 pub mod identity;
 pub mod inventory;
+pub mod lexical;
 pub mod master;
+pub mod ops;
 pub mod reload;
 pub mod reply;
+pub(crate) mod servers_state;
 pub mod session;
 pub mod socket;
 pub mod version;

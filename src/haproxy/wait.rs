@@ -79,7 +79,7 @@ impl Backoff {
 
 /// Waits `time`, or a little less when the system wakes it early; never longer than
 /// [`LONGEST_PAUSE`].
-fn pause(time: Duration) {
+pub(crate) fn pause(time: Duration) {
     let nobody = Condvar::new();
     let lock = Mutex::new(());
     let held = lock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,3 +2,12 @@
 //! traffic say afterwards.
 
 mod basics;
+pub(crate) mod kit;
+mod many;
+mod pacing;
+mod refused;
+mod revert;
+mod state_file;
+mod targets;
+mod ways;
+mod worker;

@@ -1,0 +1,385 @@
+//! Running the pieces of a batch in their order.
+
+use super::{BATCH_PATIENCE, Batch, BatchReport, Ended, OpOutcome};
+use crate::clock::Clock;
+use crate::error::Chain;
+use crate::haproxy::command::Command;
+use crate::haproxy::deletes::{Key, Queue};
+use crate::haproxy::identity::{Identity, WorkerInfo};
+use crate::haproxy::ops::expect::{self, Judgement};
+use crate::haproxy::ops::program::{MapDel, Segment, Step};
+use crate::haproxy::ops::{Note, Outcome};
+use crate::haproxy::reply::Reply;
+use crate::haproxy::session::{self, Session};
+use crate::haproxy::wait::Deadline;
+use crate::haproxy::worker::WorkerSocket;
+use crate::wire::limits::MAX_MAP_DEL_REPEAT;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// How long one look at the worker may take.
+const LOOK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why nothing more is sent.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// An op was refused; its result says so.
+    Refused,
+    /// No trustworthy answer.
+    Unknown(String),
+    /// Another worker, or a leaving one.
+    WorkerChanged(String),
+}
+
+/// Everything that a procedure needs.
+pub(super) struct Runner<'a> {
+    pub(super) worker: &'a WorkerSocket,
+    pub(super) session: Session,
+    pub(super) queue: &'a mut Queue,
+    pub(super) deadline: Deadline,
+    pub(super) results: Vec<OpOutcome>,
+    pub(super) reached: bool,
+}
+
+pub(super) fn run(
+    batch: &Batch,
+    worker: &WorkerSocket,
+    expected: Identity,
+    queue: &mut Queue,
+    clock: &dyn Clock,
+) -> BatchReport {
+    let results = batch.kinds.iter().map(|kind| OpOutcome {
+        kind: kind.clone(),
+        outcome: Outcome::NotRun,
+        words: String::new(),
+    });
+    let results: Vec<_> = results.collect();
+    let deadline = Deadline::from(clock.now(), BATCH_PATIENCE);
+    let opened = Session::open(worker, deadline.within(LOOK_PATIENCE)).and_then(|mut session| {
+        let info = session.info(deadline.within(LOOK_PATIENCE))?;
+        Ok((session, info))
+    });
+    let nothing = |results, ended| BatchReport {
+        results,
+        ended,
+        reached_worker: false,
+        deletes: Vec::new(),
+    };
+    let (session, info) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let words = Chain(&error).to_string();
+            return nothing(results, Ended::Unknown { words });
+        }
+    };
+    if let Err(words) = is_expected(&info, expected) {
+        return nothing(results, Ended::WorkerChanged { words });
+    }
+    queue.bind(expected);
+    for key in &batch.cancels {
+        queue.cancel(key);
+    }
+    let mut runner = Runner {
+        worker,
+        session,
+        queue,
+        deadline,
+        results,
+        reached: false,
+    };
+    let ran = batch
+        .segments
+        .iter()
+        .try_for_each(|segment| runner.segment(segment))
+        .and_then(|()| runner.same_worker(expected));
+    runner.report(batch, expected, ran)
+}
+
+/// Whether it is that worker and stays.
+fn is_expected(info: &WorkerInfo, expected: Identity) -> Result<(), String> {
+    if info.identity != expected {
+        return Err(format!(
+            "another worker answers: {} instead of {expected}",
+            info.identity
+        ));
+    }
+    match info.stopping {
+        true => Err(format!("the worker, {expected}, is leaving")),
+        false => Ok(()),
+    }
+}
+
+impl Runner<'_> {
+    fn segment(&mut self, segment: &Segment) -> Result<(), Stop> {
+        match segment {
+            Segment::Plain { commands, steps } => self.plain(commands, steps),
+            Segment::MapDels(dels) => self.map_dels(dels),
+            Segment::Settle(all) => self.settle(all),
+            Segment::Remove(remove) => self.remove(remove),
+            Segment::MapReplace(replace) => self.map_replace(replace),
+            Segment::Cert(_) | Segment::Ca(_) | Segment::CrtAdd { .. } | Segment::CrtDel { .. } => {
+                Err(Stop::Refused)
+            }
+        }
+    }
+
+    fn plain(&mut self, commands: &[Command], steps: &[Step]) -> Result<(), Stop> {
+        let results = &mut self.results;
+        let mut stop = None;
+        let exchange = self
+            .session
+            .exchange(commands, self.deadline, &mut |at, reply| {
+                let Some(step) = steps.get(at) else {
+                    return session::go_on();
+                };
+                let judgement = step.expect.judge(reply);
+                let Some(result) = results.get_mut(step.op) else {
+                    return session::go_on();
+                };
+                match judgement {
+                    Judgement::Good(note) => {
+                        if step.last && !result.outcome.is_failure() {
+                            result.outcome = Outcome::Ok(note);
+                        }
+                        session::go_on()
+                    }
+                    Judgement::Bad(outcome) => {
+                        if !result.outcome.is_failure() {
+                            result.outcome = outcome;
+                            result.words = expect::words(reply);
+                        }
+                        stop.get_or_insert(outcome);
+                        ControlFlow::Break(())
+                    }
+                }
+            });
+        for (outcome, step) in exchange.outcomes.iter().zip(steps) {
+            let result = results.get_mut(step.op);
+            match (outcome, result) {
+                (session::Outcome::Answered(_), _) | (_, None) => self.reached = true,
+                (session::Outcome::Unknown, Some(result)) => {
+                    self.reached = true;
+                    if !result.outcome.is_failure() {
+                        result.outcome = Outcome::Unknown;
+                    }
+                }
+                (session::Outcome::NotSent, Some(_)) => {}
+            }
+        }
+        if let Some(error) = exchange.broken {
+            return Err(Stop::Unknown(Chain(&error).to_string()));
+        }
+        match stop {
+            None => Ok(()),
+            Some(Outcome::WorkerChanged) => Err(leaving()),
+            Some(_) => Err(Stop::Refused),
+        }
+    }
+
+    /// Each `del map` is repeated until the key is not found: one call removes one
+    /// duplicate on 3.4 and all of them before. Keys do not disturb each other, so one
+    /// round of all of them is pipelined.
+    fn map_dels(&mut self, dels: &[MapDel]) -> Result<(), Stop> {
+        let mut open: Vec<(&MapDel, Note)> = dels.iter().map(|del| (del, Note::Absent)).collect();
+        for _ in 0..=MAX_MAP_DEL_REPEAT {
+            let commands: Vec<Command> = open.iter().map(|(del, _)| del.command.clone()).collect();
+            let results = &mut self.results;
+            let mut stop = None;
+            let exchange = self
+                .session
+                .exchange(&commands, self.deadline, &mut |at, reply| {
+                    let Some((del, note)) = open.get_mut(at) else {
+                        return session::go_on();
+                    };
+                    let Some(result) = results.get_mut(del.op) else {
+                        return session::go_on();
+                    };
+                    if reply.is_silent() {
+                        *note = Note::Done;
+                        return session::go_on();
+                    }
+                    if reply.severity() == Some(3) && reply.text() == "Key not found." {
+                        result.outcome = Outcome::Ok(*note);
+                        return session::go_on();
+                    }
+                    result.outcome = Outcome::Rejected;
+                    result.words = expect::words(reply);
+                    stop.get_or_insert(());
+                    ControlFlow::Break(())
+                });
+            self.reached = true;
+            for (outcome, (del, note)) in exchange.outcomes.iter().zip(&open) {
+                if let Some(result) = results.get_mut(del.op) {
+                    let unread = matches!(outcome, session::Outcome::Unknown);
+                    let half = stop.is_some() && *note == Note::Done;
+                    if result.outcome == Outcome::NotRun && (unread || half) {
+                        result.outcome = Outcome::Unknown;
+                    }
+                }
+            }
+            if let Some(error) = exchange.broken {
+                return Err(Stop::Unknown(Chain(&error).to_string()));
+            }
+            if stop.is_some() {
+                return Err(Stop::Refused);
+            }
+            let results = &self.results;
+            let settled = |op: usize| results.get(op).is_none_or(|r| r.outcome != Outcome::NotRun);
+            open.retain(|(del, _)| !settled(del.op));
+            if open.is_empty() {
+                return Ok(());
+            }
+        }
+        for (del, _) in open {
+            let words = format!(
+                "after {MAX_MAP_DEL_REPEAT} deletes HAProxy still finds the key in the map"
+            );
+            self.fail(del.op, Outcome::Rejected, words);
+        }
+        Err(Stop::Refused)
+    }
+
+    /// One command by itself.
+    pub(super) fn ask(&mut self, command: &Command) -> Result<Reply, Stop> {
+        self.reached = true;
+        let commands = std::slice::from_ref(command);
+        let mut exchange = self
+            .session
+            .exchange(commands, self.deadline, &mut |_, _| session::go_on());
+        match (exchange.outcomes.pop(), exchange.broken) {
+            (Some(session::Outcome::Answered(reply)), None) => Ok(reply),
+            (_, Some(error)) => Err(Stop::Unknown(Chain(&error).to_string())),
+            (_, None) => Err(Stop::Unknown("a command has no answer".to_owned())),
+        }
+    }
+
+    pub(super) fn ask_line(&mut self, text: &str) -> Result<Reply, Stop> {
+        match Command::line(text) {
+            Ok(command) => self.ask(&command),
+            // Every text was checked when the batch was made.
+            Err(fault) => Err(Stop::Unknown(format!("{text:.80}: {fault}"))),
+        }
+    }
+
+    pub(super) fn done(&mut self, op: usize, note: Note) {
+        if let Some(result) = self.results.get_mut(op) {
+            result.outcome = Outcome::Ok(note);
+        }
+    }
+
+    /// The op failed; the batch ends.
+    pub(super) fn fail(&mut self, op: usize, outcome: Outcome, words: String) -> Stop {
+        if let Some(result) = self.results.get_mut(op) {
+            result.outcome = outcome;
+            result.words = words;
+        }
+        match outcome {
+            Outcome::WorkerChanged => leaving(),
+            _ => Stop::Refused,
+        }
+    }
+
+    /// HAProxy refused the op with these words.
+    pub(super) fn refuse(&mut self, op: usize, reply: &Reply) -> Stop {
+        let outcome = match expect::is_leaving(&reply.text()) {
+            true => Outcome::WorkerChanged,
+            false => Outcome::Rejected,
+        };
+        self.fail(op, outcome, expect::words(reply))
+    }
+
+    /// An answer of the op was lost: marks it, and hands the reason on.
+    pub(super) fn lost<T>(&mut self, op: usize, answer: Result<T, Stop>) -> Result<T, Stop> {
+        if let (Err(Stop::Unknown(words)), Some(result)) = (&answer, self.results.get_mut(op)) {
+            result.outcome = Outcome::Unknown;
+            result.words.clone_from(words);
+        }
+        answer
+    }
+
+    /// The last answer of the session proves its order; the new connection proves that
+    /// it was not a worker of yesterday.
+    fn same_worker(&mut self, expected: Identity) -> Result<(), Stop> {
+        let inside = self
+            .session
+            .info(self.deadline.within(LOOK_PATIENCE))
+            .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
+        is_expected(&inside, expected).map_err(Stop::WorkerChanged)
+    }
+
+    fn report(mut self, batch: &Batch, expected: Identity, ran: Result<(), Stop>) -> BatchReport {
+        let mut deletes = Vec::new();
+        let ended = match ran.and_then(|()| self.outside(expected)) {
+            Ok(worker) => {
+                for &op in &batch.absorbed {
+                    self.done(op, Note::Done);
+                }
+                deletes = self.commit(batch, expected);
+                match self.results.iter().position(|r| !r.outcome.is_ok()) {
+                    None => Ended::Complete { worker },
+                    Some(index) => Ended::Refused { index },
+                }
+            }
+            Err(Stop::Refused) => Ended::Refused {
+                index: self.first_failure(),
+            },
+            Err(Stop::Unknown(words)) => {
+                self.distrust(Outcome::Unknown, &words);
+                Ended::Unknown { words }
+            }
+            Err(Stop::WorkerChanged(words)) => {
+                self.distrust(Outcome::WorkerChanged, &words);
+                Ended::WorkerChanged { words }
+            }
+        };
+        BatchReport {
+            results: self.results,
+            ended,
+            reached_worker: self.reached,
+            deletes,
+        }
+    }
+
+    fn outside(&self, expected: Identity) -> Result<WorkerInfo, Stop> {
+        let info = self
+            .worker
+            .info(self.deadline.within(LOOK_PATIENCE))
+            .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
+        is_expected(&info, expected).map_err(Stop::WorkerChanged)?;
+        Ok(info)
+    }
+
+    /// Deletes whose object is gone already need no entry.
+    fn commit(&mut self, batch: &Batch, expected: Identity) -> Vec<Key> {
+        let mut requests = Vec::new();
+        for (op, request) in &batch.deferred {
+            if let Some(result) = self.results.get_mut(*op) {
+                if result.outcome == Outcome::Ok(Note::Done) {
+                    result.outcome = Outcome::Deferred;
+                    requests.push(request.clone());
+                }
+            }
+        }
+        self.queue.add(&requests, expected);
+        requests.into_iter().map(|request| request.key).collect()
+    }
+
+    fn first_failure(&self) -> usize {
+        let failed = self.results.iter().position(|r| r.outcome.is_failure());
+        failed.unwrap_or_default()
+    }
+
+    /// What was answered before cannot be believed either.
+    fn distrust(&mut self, outcome: Outcome, words: &str) {
+        for result in &mut self.results {
+            if result.outcome.is_ok() {
+                result.outcome = outcome;
+                words.clone_into(&mut result.words);
+            }
+        }
+    }
+}
+
+fn leaving() -> Stop {
+    Stop::WorkerChanged("the worker is leaving".to_owned())
+}

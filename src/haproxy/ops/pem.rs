@@ -1,0 +1,243 @@
+//! PEM files cut into what payload commands hold.
+//!
+//! Only the payload is normalised, never a file: what stands outside of blocks, blank
+//! lines and CRs are left out, because older releases end a certificate chain at a
+//! blank line without a word. Blocks keep their order and their bytes. Whether a
+//! certificate is any good is HAProxy's to say.
+
+use super::Fault;
+
+const BEGIN: &str = "-----BEGIN ";
+const END: &str = "-----END ";
+const DASHES: &str = "-----";
+
+/// A certificate with its chain and key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CertPem {
+    /// All in one payload.
+    Whole(Vec<u8>),
+    /// Chain, then key: together they are above what one command holds.
+    Split { chain: Vec<u8>, key: Vec<u8> },
+}
+
+/// Certificates in pieces that one command holds each; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CaBundle {
+    pub(crate) pieces: Vec<Vec<u8>>,
+}
+
+struct Block<'a> {
+    label: &'a str,
+    text: String,
+}
+
+impl Block<'_> {
+    fn is_certificate(&self) -> bool {
+        self.label.ends_with("CERTIFICATE")
+    }
+
+    fn is_key(&self) -> bool {
+        self.label.ends_with("PRIVATE KEY")
+    }
+}
+
+/// `room` is what a payload body may have.
+pub(crate) fn certificate(file: &[u8], room: usize) -> Result<CertPem, Fault> {
+    let blocks = blocks(file)?;
+    if !blocks.iter().any(Block::is_certificate) || !blocks.iter().any(Block::is_key) {
+        return Err(Fault::invalid(
+            "the file must hold a certificate and its private key",
+        ));
+    }
+    let whole: String = blocks.iter().map(|block| block.text.as_str()).collect();
+    if whole.len() <= room {
+        return Ok(CertPem::Whole(whole.into_bytes()));
+    }
+    let join = |keys: bool| -> String {
+        let chosen = blocks.iter().filter(|block| block.is_key() == keys);
+        chosen.map(|block| block.text.as_str()).collect()
+    };
+    let (chain, key) = (join(false), join(true));
+    match chain.len().max(key.len()) <= room {
+        true => Ok(CertPem::Split {
+            chain: chain.into_bytes(),
+            key: key.into_bytes(),
+        }),
+        false => Err(too_big(chain.len().max(key.len()), room)),
+    }
+}
+
+/// As [`certificate`], for a file of CA certificates.
+pub(crate) fn bundle(file: &[u8], room: usize) -> Result<CaBundle, Fault> {
+    let blocks = blocks(file)?;
+    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    for block in blocks.iter().filter(|block| block.is_certificate()) {
+        let bytes = block.text.as_bytes();
+        if bytes.len() > room {
+            return Err(too_big(bytes.len(), room));
+        }
+        match pieces.last_mut() {
+            Some(open) if open.len() + bytes.len() <= room => open.extend_from_slice(bytes),
+            Some(_) | None => pieces.push(bytes.to_vec()),
+        }
+    }
+    match pieces.is_empty() {
+        true => Err(Fault::invalid("the file holds no certificate")),
+        false => Ok(CaBundle { pieces }),
+    }
+}
+
+fn too_big(bytes: usize, room: usize) -> Fault {
+    Fault::too_big(format!(
+        "the certificate has {bytes} bytes and {room} fit into one command"
+    ))
+}
+
+fn blocks(file: &[u8]) -> Result<Vec<Block<'_>>, Fault> {
+    let text = std::str::from_utf8(file)
+        .map_err(|_| Fault::invalid("the file is no PEM file: it is not UTF-8"))?;
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    let mut open = false;
+    for (number, line) in text.split('\n').enumerate() {
+        let broken =
+            |what: &str| Fault::invalid(format!("line {} of the PEM file {what}", number + 1));
+        let line = line.trim_end_matches(['\r', ' ', '\t']);
+        if line.contains(['\r', '\0']) {
+            return Err(broken("holds a CR or NUL in its middle"));
+        }
+        match (open, line.strip_prefix(BEGIN), line.strip_prefix(END)) {
+            (false, Some(rest), _) => {
+                let label = label(rest).ok_or_else(|| broken("has more behind a block's start"))?;
+                blocks.push(Block {
+                    label,
+                    text: format!("{line}\n"),
+                });
+                open = true;
+            }
+            (false, None, Some(_)) => return Err(broken("ends a block that was not begun")),
+            (false, None, None) if line.contains(BEGIN) => {
+                return Err(broken("begins a block in its middle"));
+            }
+            (false, None, None) => {}
+            (true, Some(_), _) => return Err(broken("begins a block inside of another")),
+            (true, None, end) => {
+                let block = blocks
+                    .last_mut()
+                    .filter(|block| end.is_none() || end.and_then(label) == Some(block.label));
+                let block = block.ok_or_else(|| {
+                    broken("ends another block than is open, or has more behind its end")
+                })?;
+                if !line.is_empty() {
+                    block.text.push_str(line);
+                    block.text.push('\n');
+                }
+                open = end.is_none();
+            }
+        }
+    }
+    match open {
+        true => Err(Fault::invalid("the PEM file ends in the middle of a block")),
+        false => Ok(blocks),
+    }
+}
+
+/// `LABEL-----` and nothing else.
+fn label(rest: &str) -> Option<&str> {
+    rest.strip_suffix(DASHES)
+        .filter(|label| !label.is_empty() && !label.contains(DASHES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Outcome;
+    use super::*;
+
+    const CERT: &str = "-----BEGIN CERTIFICATE-----\nAAAA\nBBBB\n-----END CERTIFICATE-----\n";
+    const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nKKKK\n-----END EC PRIVATE KEY-----\n";
+
+    fn whole(file: &str) -> Result<String, Fault> {
+        match certificate(file.as_bytes(), 10_000)? {
+            CertPem::Whole(bytes) => Ok(String::from_utf8(bytes).unwrap()),
+            CertPem::Split { .. } => panic!("fits"),
+        }
+    }
+
+    #[test]
+    fn only_blocks_are_sent_without_blank_lines_and_crs() {
+        let plain = format!("{CERT}{CERT}{KEY}");
+        for file in [
+            plain.clone(),
+            format!("{CERT}\n{CERT}\n\n{KEY}\n"),
+            plain.replace('\n', "\r\n"),
+            format!("# made by hand\nsubject=x\n{CERT}E_O_F\n{CERT}{KEY}"),
+            plain.replace("AAAA\n", "AAAA\n\n"),
+            plain.trim_end().to_owned(),
+        ] {
+            assert_eq!(whole(&file).unwrap(), plain, "{file:?}");
+        }
+        let turned = format!("{KEY}{CERT}");
+        assert_eq!(whole(&turned).unwrap(), turned);
+    }
+
+    #[test]
+    fn what_is_no_certificate_with_key_is_invalid() {
+        let glued = format!("{}{KEY}", CERT.trim_end());
+        for file in [
+            "",
+            "x",
+            CERT,
+            KEY,
+            &glued,
+            &format!(
+                "{CERT}{}",
+                KEY.trim_end_matches("-----END EC PRIVATE KEY-----\n")
+            ),
+            &format!("{CERT}{}", KEY.replace("END EC", "END RSA")),
+            &format!("{CERT}x{KEY}"),
+            &format!("{CERT}-----END X-----\n{KEY}"),
+            &format!("{}{KEY}", CERT.replace("AAAA", "AA\rAA")),
+        ] {
+            assert_eq!(
+                whole(file).unwrap_err().outcome,
+                Outcome::Invalid,
+                "{file:?}"
+            );
+        }
+        assert!(certificate(b"\xff", 100).is_err());
+    }
+
+    #[test]
+    fn a_long_chain_goes_apart_from_its_key() {
+        let file = format!("{CERT}{KEY}{CERT}");
+        let size = |len| certificate(file.as_bytes(), len);
+        assert!(matches!(size(file.len()).unwrap(), CertPem::Whole(_)));
+        let split = CertPem::Split {
+            chain: format!("{CERT}{CERT}").into_bytes(),
+            key: KEY.into(),
+        };
+        assert_eq!(size(file.len() - 1).unwrap(), split);
+        assert_eq!(size(2 * CERT.len()).unwrap(), split);
+        assert_eq!(
+            size(2 * CERT.len() - 1).unwrap_err().outcome,
+            Outcome::TooBig
+        );
+    }
+
+    #[test]
+    fn bundles_are_cut_between_certificates() {
+        let file = format!("# ca\n{CERT}\n{CERT}{CERT}");
+        let pieces = |room| {
+            let bundle = bundle(file.as_bytes(), room).unwrap();
+            bundle.pieces.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        let one = CERT.len();
+        assert_eq!(pieces(1000), [3 * one]);
+        assert_eq!(pieces(2 * one), [2 * one, one]);
+        assert_eq!(pieces(2 * one - 1), [one, one, one]);
+        assert_eq!(
+            bundle(file.as_bytes(), one - 1).unwrap_err().outcome,
+            Outcome::TooBig
+        );
+        assert!(bundle(KEY.as_bytes(), 1000).is_err());
+    }
+}
