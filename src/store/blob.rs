@@ -8,7 +8,7 @@ use crate::wire::limits::MAX_PLAN_BLOB_BYTES;
 
 use super::context::Store;
 use super::error::StoreError;
-use super::state_file::{read_bounded, replace_file};
+use super::state_file::{read_bounded, replace_file, temporary};
 
 /// The blob's file.
 #[derive(Debug, Clone)]
@@ -50,6 +50,14 @@ impl BlobFile {
             Err(StoreError::TooLarge { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Removes a temporary that an earlier life was killed over.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        self.store.unlink_if_there(&temporary(&self.path))
     }
 
     /// Removes the blob, because the applied plan came without one.

@@ -82,7 +82,8 @@ impl StateFile {
         }
     }
 
-    /// The names that the state occupies beside its own: phase, temporaries, the one moved aside.
+    /// The names that the state occupies beside its own, which no manifest may have: phase,
+    /// temporaries, the one moved aside.
     #[must_use]
     pub fn companions(&self) -> [String; 4] {
         [
@@ -91,6 +92,16 @@ impl StateFile {
             temporary(&self.phase_path()),
             format!("{}.bad", self.path),
         ]
+    }
+
+    /// Removes the temporaries that an earlier life was killed over. For the start; what
+    /// stays is harmless and in the way of nothing.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        self.store.unlink_if_there(&temporary(&self.path))?;
+        self.store.unlink_if_there(&temporary(&self.phase_path()))
     }
 
     /// Reads the state.
@@ -205,7 +216,7 @@ fn encode<T: Serialize>(path: &str, value: &T) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-fn temporary(path: &str) -> String {
+pub(super) fn temporary(path: &str) -> String {
     format!("{path}.tmp")
 }
 
