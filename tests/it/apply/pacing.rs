@@ -182,3 +182,58 @@ fn without_a_window_nothing_waits_and_nothing_spins() {
     // A hundredth of a second a tick; a busy loop would be two hundred.
     assert!(ticks() - before < 20, "{} ticks", ticks() - before);
 }
+
+/// The time comes while HAProxy is away: nothing was asked of anybody, so nothing is
+/// decided, and the reload comes once there is somebody to ask.
+#[test]
+fn a_due_reload_waits_for_a_master_that_is_gone() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let mut rig = Rig::with(version, |setup| {
+            setup
+                .with("--reload-interval-min", "1s")
+                .with("--reload-timeout", "1s")
+        });
+        rig.first().succeed(&rig.agent, "reload");
+        rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+        rig.haproxy.kill();
+        wait::until("the agent has tried", SOON, || {
+            (rig.agent
+                .sample("haptic_agent_reloads_total{result=\"failed\"}")
+                >= 1.0)
+                .then_some(())
+        });
+        let state = rig.agent.state();
+        assert!(
+            state.get("reload_pending_at").is_some(),
+            "{version}: {state:#}"
+        );
+        assert_eq!(state["applied_plan_id"], "p2", "{version}: {state:#}");
+        assert!(state["degraded"]["reason"].is_string(), "{state:#}");
+        rig.restart_haproxy();
+        let state = rig.until_state("it has fired", |state| state["running_plan_id"] == "p2");
+        assert_eq!(state["applied_plan_id"], "p2", "{version}: {state:#}");
+        assert_eq!(state.get("reload_pending_at"), None, "{version}: {state:#}");
+        assert_eq!(state.get("degraded"), None, "{version}: {state:#}");
+        assert_eq!(state["haproxy"]["worker_pid"], rig.haproxy.worker_pid());
+        assert_eq!(rig.word(), "two");
+    }
+}
+
+/// Something else writes the tree while a reload waits: the reload still comes, and
+/// claims nothing.
+#[test]
+fn a_scheduled_reload_of_a_foreign_tree_claims_no_plan() {
+    let rig = rig(Version::V3_4, "2s");
+    rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+    rig.haproxy.write_config(&rig.config("foreign"));
+    let state = fired(&rig);
+    assert_eq!(rig.word(), "foreign");
+    for id in ["applied_plan_id", "running_plan_id", "worker_ops_plan_id"] {
+        assert_eq!(state[id], "", "{id}: {state:#}");
+    }
+    let full = rig.next("p3", "three");
+    full.succeed(&rig.agent, "scheduled");
+    let state = fired(&rig);
+    assert_eq!(state["running_plan_id"], "p3");
+    assert_eq!(rig.word(), "three");
+}
