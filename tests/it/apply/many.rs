@@ -352,3 +352,42 @@ fn a_state_is_of_one_moment() {
     });
     assert_eq!(rig.agent.state()["generation"], rounds + 1);
 }
+
+/// A reload that takes its time holds up neither readers nor whoever the fence refuses.
+#[test]
+fn a_slow_reload_holds_up_no_reader() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let rig = Rig::applied(Version::V3_4);
+    let config = format!("{}    bind 127.0.0.1:{port}\n", rig.config("two"));
+    let slow = rig.raw("p2", config.as_bytes());
+    let stale = rig
+        .next("p3", "three")
+        .edit(|m| m["expected_prev_plan_id"] = "p0".into());
+    thread::scope(|scope| {
+        let applying = scope.spawn(|| slow.fail(&rig.agent, "reload"));
+        wait::until("the set is on disk", SOON, || {
+            (tree(&rig.base)["haproxy.cfg"] == config.as_bytes()).then_some(())
+        });
+        let mut answered = 0;
+        while !applying.is_finished() && answered < 20 {
+            let state = rig.agent.state();
+            if !applying.is_finished() {
+                assert_eq!(state["applied_plan_id"], "p1", "what was published last");
+                assert_eq!(get(rig.agent.api(), "/readyz", None).status, 200);
+                rig.agent.metrics();
+                let reply = stale.send(&rig.agent);
+                if !applying.is_finished() {
+                    assert_eq!(reply.json()["reason"], "prev_mismatch");
+                }
+                answered += 1;
+            }
+        }
+        assert!(
+            answered > 2,
+            "{answered} rounds within a reload of two seconds"
+        );
+        applying.join().unwrap();
+    });
+    assert_eq!(rig.word(), "one");
+}

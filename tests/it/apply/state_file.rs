@@ -10,9 +10,12 @@ use std::os::unix::process::CommandExt as _;
 
 const STATE: &str = ".haptic-agent.json";
 
+/// From a good state file to one that is not.
+type Spoil = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
 #[test]
 fn a_state_that_cannot_be_used_is_set_aside() {
-    let spoil: Vec<(&str, Box<dyn Fn(&[u8]) -> Vec<u8>>)> = vec![
+    let spoil: Vec<(&str, Spoil)> = vec![
         ("empty", Box::new(|_| Vec::new())),
         ("half", Box::new(|old| old[..old.len() / 2].to_vec())),
         (

@@ -298,3 +298,42 @@ fn a_hanging_worker_holds_nobody_up_for_long() {
     );
     assert_eq!(state["applied_plan_id"], "p2");
 }
+
+/// The same bytes written anew, or a touched file, are no foreign write; an apply notices
+/// a real one without being asked to verify.
+#[test]
+fn only_other_bytes_are_a_foreign_write() {
+    let rig = Rig::applied(Version::V3_4);
+    let map = rig.base.join("maps/host.map");
+    let again = |text: &str| {
+        let beside = rig.base.join("maps/beside");
+        fs::write(&beside, text).unwrap();
+        fs::rename(&beside, &map).unwrap();
+    };
+    again("a.example be_a\n");
+    fs::write(rig.base.join("haproxy.cfg"), rig.config("one")).unwrap();
+    assert_eq!(rig.agent.state_with("?verify=1")["applied_plan_id"], "p1");
+    rig.next("p2", "one")
+        .mode("auto")
+        .succeed(&rig.agent, "noop");
+    again("a.example be_b\n");
+    let next = rig.next("p3", "one").mode("auto");
+    let reply = next.send(&rig.agent);
+    assert_eq!(reply.status, 409, "{}", reply.text());
+    assert_eq!(reply.json()["reason"], "unknown_baseline");
+    assert_eq!(
+        fs::read(&map).unwrap(),
+        b"a.example be_b\n",
+        "not overwritten"
+    );
+    let state = rig.agent.state();
+    assert_eq!(state["applied_plan_id"], "");
+    fs::remove_file(&map).unwrap();
+    let full = Apply::new("p3", 1, 9)
+        .held("haproxy.cfg", rig.config("one").as_bytes())
+        .file("maps/host.map", b"a.example be_a\n")
+        .on(&state)
+        .mode("auto");
+    full.succeed(&rig.agent, "reload");
+    assert_eq!(fs::read(&map).unwrap(), b"a.example be_a\n");
+}
