@@ -7,7 +7,7 @@
 //! found on every version: HAProxy accepts it and serves nothing.
 //!
 //! This is no parser of the configuration. It knows no section and no keyword besides
-//! the few that [`early`] explains, and its first rule is never to refuse what HAProxy
+//! the few whose arguments the master counts, and its first rule is never to refuse what HAProxy
 //! accepts: what depends on an environment variable, on a condition's outcome or on
 //! words a later release may add is left to HAProxy. So a fault that hides behind one
 //! of those is not found. Checked line by line and file by file against `haproxy -c` of

@@ -444,6 +444,14 @@ fn what_kills_a_3_4_master_is_found_before() {
         .iter()
         .filter(|line| precheck(format!("{HEAD}{line}").as_bytes()).is_ok())
         .collect();
+    let dir = tempfile::tempdir().unwrap();
+    for line in CRASHERS {
+        for version in Version::ALL {
+            let text = format!("{HEAD}{line}");
+            let (refuses, _) = verdict(version, dir.path(), text.as_bytes());
+            assert!(refuses, "{version} accepts {line:?}");
+        }
+    }
     // An unknown predicate may exist in a later release: left to HAProxy.
     assert_eq!(missed, [&".if foo bar(\n.endif\n"]);
 }

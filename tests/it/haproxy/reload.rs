@@ -10,6 +10,7 @@ use haptic_agent::clock::SystemClock;
 use haptic_agent::haproxy::master::ReloadReply;
 use haptic_agent::haproxy::{Identity, ReloadOutcome, reload};
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -109,6 +110,46 @@ fn a_refusal_is_haproxys_verdict_and_words() {
             before.identity,
             "{version}: recovers"
         );
+    });
+}
+
+#[test]
+fn bad_and_good_files_alternate_without_a_trace() {
+    on_each(|version, haproxy| {
+        let good = minimal(haproxy.base());
+        for round in 0..3 {
+            haproxy.write_config(&format!("{good}    frobnicate {round}\n"));
+            let outcome = go(haproxy);
+            assert!(
+                matches!(outcome, ReloadOutcome::Refused { .. }),
+                "{version}: {outcome:?}"
+            );
+            haproxy.write_config(&good);
+            loaded(go(haproxy));
+        }
+    });
+}
+
+#[test]
+fn a_port_of_someone_else_is_no_verdict_on_the_files() {
+    on_each(|version, haproxy| {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let good = minimal(haproxy.base());
+        haproxy.write_config(&format!("{good}frontend g\n    bind {address}\n"));
+        let outcome = go(haproxy);
+        assert!(
+            matches!(
+                outcome,
+                ReloadOutcome::Refused {
+                    verdict_on_files: false,
+                    ..
+                }
+            ),
+            "{version}: {outcome:?}"
+        );
+        drop(taken);
+        loaded(go(haproxy));
     });
 }
 
@@ -249,10 +290,9 @@ fn a_session_from_before_stays_with_the_old_worker() {
 #[test]
 fn warnings_of_a_good_configuration_are_kept() {
     on_each(|version, haproxy| {
-        let base = haproxy.base().to_path_buf();
-        let backend = "backend b\n    mode http\n    http-request set-header x y if { path_beg /a }\n    redirect location /x\n    http-request set-header x z\n";
-        let text = format!("{}{backend}", minimal(&base));
-        haproxy.write_config(&text);
+        let backend = "backend b\n    redirect location /x\n    http-request set-header x z\n";
+        let good = minimal(haproxy.base());
+        haproxy.write_config(&format!("{good}{backend}"));
         let outcome = go(haproxy);
         let ReloadOutcome::Loaded { log, .. } = outcome else {
             panic!("{version}: {outcome:?}");
@@ -262,6 +302,9 @@ fn warnings_of_a_good_configuration_are_kept() {
             "{version}: {}",
             log.text()
         );
+        let words = log.words();
+        assert!(words.starts_with("[WARNING] "), "{version}: {words:?}");
+        assert!(!words.contains("Loading success."), "{version}: {words:?}");
         assert!(!log.truncated());
     });
 }

@@ -169,13 +169,19 @@ fn memory_stays_flat_whatever_is_sent() {
     );
 }
 
-/// A close with unread input is a reset, which can meet the server anywhere.
 #[test]
 fn resets_leave_nothing_behind() {
-    let times = match std::env::var_os("HAPTIC_SOAK") {
-        Some(_) => 2000,
-        None => 200,
-    };
+    reset_again_and_again(200);
+}
+
+#[test]
+#[ignore = "long; make soak runs it"]
+fn two_thousand_resets_leave_nothing_behind() {
+    reset_again_and_again(2000);
+}
+
+/// A close with unread input is a reset, which can meet the server anywhere.
+fn reset_again_and_again(times: usize) {
     let process = Process::start(&[], 64);
     let settled = |wanted: Option<(u64, u64)>| {
         eventually("settled", || {
