@@ -7,6 +7,7 @@
     clippy::cast_possible_truncation
 )]
 
+mod certs;
 mod maps;
 mod servers;
 
