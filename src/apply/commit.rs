@@ -30,6 +30,10 @@ impl Tx {
             job.manifest.plan_schema_version,
             mode,
         );
+        if job.baseline_gone {
+            self.record.applied_plan_id.clear();
+            self.record.worker_ops_plan_id.clear();
+        }
         self.restored_worker = false;
         self.check_invariants(&job, mode);
         self.rest(agent);

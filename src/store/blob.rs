@@ -10,7 +10,7 @@ use super::context::Store;
 use super::error::{Op, StoreError};
 use super::fs::split;
 use super::stage::StagedBlob;
-use super::state_file::read_bounded;
+use super::state_file::{read_bounded, remove_quietly};
 
 /// The blob's file.
 #[derive(Debug, Clone)]
@@ -50,6 +50,13 @@ impl BlobFile {
             Ok(bytes) => Ok(bytes.filter(|bytes| ContentHash::of(bytes).sha256 == *sha256)),
             Err(StoreError::TooLarge { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the blob if no state names it: its commit was cut before the state was saved.
+    pub fn tidy(&self, named: bool) {
+        if !named {
+            remove_quietly(&self.store, &self.path);
         }
     }
 

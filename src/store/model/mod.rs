@@ -181,10 +181,37 @@ impl ModelFs {
         world.fail = Some((world.calls + n, u64::MAX, errno));
     }
 
-    /// Ends `stop_after`, `fail_at` and `fail_from`.
+    /// The next rename onto `path` fails with `errno`, without effect.
+    pub fn fail_rename_once(&self, path: &str, errno: i32) {
+        self.world().rename_fails = Some((path.to_owned(), errno));
+    }
+
+    /// Every mutation from the `n`th call from now on fails with `errno`, for `calls` calls.
+    pub fn fail_for(&self, n: u64, calls: u64, errno: i32) {
+        let mut world = self.world();
+        world.fail = Some((world.calls + n, world.calls + n + calls, errno));
+    }
+
+    /// Something outside the file system that is to be a point of its own: it counts as
+    /// a mutation, and can be stopped before and failed like one.
+    ///
+    /// # Errors
+    /// The fault that was set for it.
+    pub fn event(&self) -> io::Result<()> {
+        self.world().mutate()
+    }
+
+    /// Whether the world has stopped.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.world().stopped
+    }
+
+    /// Ends every fault that was set.
     pub fn heal(&self) {
         let mut world = self.world();
         world.fail = None;
+        world.rename_fails = None;
         world.stop_at = None;
         world.stopped = false;
     }

@@ -66,6 +66,8 @@ pub(super) struct World {
     /// First call, last call, error number.
     pub(super) fail: Option<(u64, u64, i32)>,
     pub(super) struck: bool,
+    /// Target and error number of the rename that fails next.
+    pub(super) rename_fails: Option<(String, i32)>,
     /// Mutations that took effect, in words; kept only if asked for.
     pub(super) trace: Option<Vec<String>>,
 }
@@ -91,6 +93,7 @@ impl World {
             stopped: false,
             fail: None,
             struck: false,
+            rename_fails: None,
             trace: None,
         };
         world.add(FileKind::Dir, 0o755, 1, 1);
@@ -368,6 +371,9 @@ impl World {
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        if let Some((_, number)) = self.rename_fails.take_if(|(target, _)| target == to) {
+            return Err(errno(number));
+        }
         let (from_dir, ino) = self.existing(from)?;
         let (to_dir, name, there) = self.find(to)?;
         if self.inodes[from_dir].mount != self.inodes[to_dir].mount {

@@ -16,6 +16,18 @@ struct Sample {
     text: String,
 }
 
+const BLOB: &str = ".haptic-agent-plan.bin";
+
+/// Receives a blob, seals it and puts it in place.
+fn bring(fs: &ModelFs, mut bytes: &[u8]) -> [u8; 32] {
+    let store = store(fs);
+    let staged = StagedBlob::receive(&store, "r1-plan", &mut bytes, 3).unwrap();
+    staged.seal().unwrap();
+    let sha256 = staged.hash.sha256;
+    BlobFile::new(&store, BLOB).adopt(staged).unwrap();
+    sha256
+}
+
 impl Stored for Sample {
     const FORMAT: u32 = 3;
 
@@ -55,6 +67,29 @@ fn a_state_comes_back_with_the_phase_of_its_own_transaction_only() {
     );
     file(&fs).save(&sample(8)).unwrap();
     assert_eq!(load(&fs), Loaded::Found(sample(8), None));
+}
+
+#[test]
+fn temporaries_of_a_killed_life_are_tidied_and_in_nobody_s_way() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    let blob = BlobFile::new(&store(&fs), BLOB);
+    let litter = || {
+        for name in [PATH, ".haptic-agent.json.phase"] {
+            fs.put(&format!("{name}.tmp"), b"half", 0o600, 0, 0);
+        }
+    };
+    litter();
+    state.save(&sample(1)).unwrap();
+    state.save_phase(1, &"x").unwrap();
+    bring(&fs, b"one");
+    litter();
+    state.tidy(true);
+    blob.tidy(true);
+    let names = || fs.hidden().into_keys().collect::<Vec<String>>();
+    assert_eq!(names(), [BLOB, PATH, ".haptic-agent.json.phase"]);
+    blob.tidy(false);
+    assert_eq!(names(), [PATH, ".haptic-agent.json.phase"]);
 }
 
 #[test]
@@ -170,21 +205,14 @@ fn a_state_that_cannot_be_read_or_moved_is_an_error_that_names_it() {
 fn a_blob_is_the_one_the_state_names_or_none() {
     let fs = ModelFs::new();
     let store = store(&fs);
-    let blob = BlobFile::new(&store, ".haptic-agent-plan.bin");
-    let bring = |mut bytes: &'static [u8]| {
-        let staged = StagedBlob::receive(&store, "r1-plan", &mut bytes, 3).unwrap();
-        staged.seal().unwrap();
-        let sha256 = staged.hash.sha256;
-        blob.adopt(staged).unwrap();
-        sha256
-    };
+    let blob = BlobFile::new(&store, BLOB);
     assert_eq!(blob.read(&[0; 32]).unwrap(), None);
-    let first = bring(b"one");
+    let first = bring(&fs, b"one");
     assert_eq!(blob.read(&first).unwrap().unwrap(), b"one");
-    let second = bring(b"two");
+    let second = bring(&fs, b"two");
     // What was adopted survives a power loss.
     let after = fs.crash(LoseUnsynced::All);
-    assert_eq!(after.read(".haptic-agent-plan.bin").unwrap(), b"two");
+    assert_eq!(after.read(BLOB).unwrap(), b"two");
     // One that is too long, and one that nobody adopts, leave nothing.
     let mut long: &[u8] = b"four";
     let refused = StagedBlob::receive(&store, "r2-plan", &mut long, 3);
@@ -195,7 +223,7 @@ fn a_blob_is_the_one_the_state_names_or_none() {
     assert_eq!(blob.read(&first).unwrap(), None);
     assert_eq!(blob.read(&second).unwrap().unwrap(), b"two");
     let too_large = usize::try_from(crate::wire::limits::MAX_PLAN_BLOB_BYTES).unwrap() + 1;
-    fs.scribble(".haptic-agent-plan.bin", &vec![0; too_large]);
+    fs.scribble(BLOB, &vec![0; too_large]);
     assert_eq!(blob.read(&second).unwrap(), None);
     blob.remove().unwrap();
     blob.remove().unwrap();

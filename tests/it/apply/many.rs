@@ -301,3 +301,93 @@ fn failures_do_not_add_up() {
         .on(&state);
     next.succeed(&rig.agent, "reload");
 }
+
+/// Readers see one moment: the plan, the file's digest and the generation belong together,
+/// also while every read hashes the tree and applies change it.
+#[test]
+fn a_state_is_of_one_moment() {
+    let rig = Rig::applied(Version::V3_4);
+    let config = rig.config("one");
+    let content = |plan: &str| format!("{plan} {plan}\n");
+    let rounds: u64 = 60;
+    // Ends the readers also if the writer ends in a panic.
+    struct Done<'a>(&'a AtomicUsize);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(1, Ordering::SeqCst);
+        }
+    }
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (rig, config, done) = (&rig, &config, &done);
+        scope.spawn(move || {
+            let _done = Done(done);
+            for round in 0..rounds {
+                let plan = format!("r{round}");
+                let apply = Apply::new(&plan, 1, round)
+                    .held("haproxy.cfg", config.as_bytes())
+                    .file("maps/host.map", content(&plan).as_bytes())
+                    .on(&rig.agent.state_with("?plan=0"))
+                    .mode("auto");
+                apply.succeed(&rig.agent, "file_only");
+            }
+        });
+        for query in ["?verify=1", "", "?verify=1&plan=0"] {
+            scope.spawn(move || {
+                while done.load(Ordering::SeqCst) == 0 {
+                    let state = rig.agent.state_with(query);
+                    let plan = state["applied_plan_id"].as_str().unwrap();
+                    assert_ne!(plan, "", "{query}: {state:#}");
+                    let Some(round) = plan.strip_prefix('r') else {
+                        continue;
+                    };
+                    let digest = crate::support::agent::sha256(content(plan).as_bytes());
+                    assert_eq!(state["files"]["maps/host.map"]["digest"], digest, "{query}");
+                    assert_eq!(state["generation"], round.parse::<u64>().unwrap() + 2);
+                    assert_eq!(state["last_apply"]["plan_id"], plan, "{query}");
+                    assert_eq!(state["applied_token"], token(1, round.parse().unwrap()));
+                }
+            });
+        }
+    });
+    assert_eq!(rig.agent.state()["generation"], rounds + 1);
+}
+
+/// A reload that takes its time holds up neither readers nor whoever the fence refuses.
+#[test]
+fn a_slow_reload_holds_up_no_reader() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let rig = Rig::applied(Version::V3_4);
+    let config = format!("{}    bind 127.0.0.1:{port}\n", rig.config("two"));
+    let slow = rig.raw("p2", config.as_bytes());
+    let stale = rig
+        .next("p3", "three")
+        .edit(|m| m["expected_prev_plan_id"] = "p0".into());
+    thread::scope(|scope| {
+        let applying = scope.spawn(|| slow.fail(&rig.agent, "reload"));
+        wait::until("the set is on disk", SOON, || {
+            (tree(&rig.base)["haproxy.cfg"] == config.as_bytes()).then_some(())
+        });
+        let mut answered = 0;
+        while !applying.is_finished() && answered < 20 {
+            let state = rig.agent.state();
+            if !applying.is_finished() {
+                assert_eq!(state["applied_plan_id"], "p1", "what was published last");
+                assert_eq!(get(rig.agent.api(), "/readyz", None).status, 200);
+                rig.agent.metrics();
+                let reply = stale.send(&rig.agent);
+                if !applying.is_finished() {
+                    assert_eq!(reply.json()["reason"], "prev_mismatch");
+                }
+                answered += 1;
+            }
+        }
+        assert!(
+            answered > 2,
+            "{answered} rounds within a reload of two seconds"
+        );
+        applying.join().unwrap();
+    });
+    assert_eq!(rig.word(), "one");
+}

@@ -272,3 +272,28 @@ fn a_manifest_alone_is_a_whole_request() {
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(reply.json()["mode"], "noop");
 }
+
+/// While a reload waits, in-place ops of a mode `auto` would run, so they are fenced.
+#[test]
+fn in_place_ops_are_fenced_while_a_reload_waits() {
+    let rig = Rig::with(Version::V3_4, |setup| {
+        setup.with("--reload-interval-min", "60s")
+    });
+    rig.first().succeed(&rig.agent, "reload");
+    let with_ops = |mode: &str, expected: &str| {
+        rig.next("p3", "two").mode(mode).edit(|m| {
+            m["in_place_ops"] =
+                json!([{"kind": "map_set", "path": "maps/host.map", "key": "a", "value": "b"}]);
+            m["worker_ops_plan_id"] = "p3".into();
+            m["expected_worker_ops_plan_id"] = expected.into();
+        })
+    };
+    rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+    let state = rig.agent.state();
+    assert_eq!(state["worker_ops_plan_id"], "p1");
+    for mode in ["auto", "reload"] {
+        let reply = with_ops(mode, "p2").send(&rig.agent);
+        is_conflict(&reply, &state, "worker_ops_mismatch");
+    }
+    with_ops("auto", "p1").succeed(&rig.agent, "scheduled");
+}
