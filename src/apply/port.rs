@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::haproxy::batch::{Batch, BatchReport};
-use crate::haproxy::deletes::Queue;
+use crate::haproxy::deletes::{self, Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
 use crate::haproxy::master::MasterSocket;
@@ -47,6 +47,9 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
 
     /// Runs a batch on the worker `expected`.
     fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport;
+
+    /// One pass over the deletes that wait.
+    fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass;
 
     /// Reloads what is on disk. `before` is the worker known to run now.
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
@@ -100,6 +103,10 @@ impl Haproxy for Sockets {
 
     fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport {
         batch.run(&self.worker, expected, queue, &*self.clock)
+    }
+
+    fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass {
+        deletes::pass(queue, &self.worker, policy, &*self.clock)
     }
 
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome {

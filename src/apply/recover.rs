@@ -68,6 +68,7 @@ impl Agent {
             let mut tx = self.lock();
             tx.recover_worker(self, rest);
             tx.arm(self);
+            tx.expect_deletes(self);
             self.publish(&tx);
         }
         if !self.wait_for_inventory() {

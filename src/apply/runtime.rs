@@ -126,6 +126,31 @@ impl Tx {
         }
     }
 
+    /// One pass over the deletes that wait. Nothing else talks to the worker meanwhile.
+    pub(super) fn delete_some(&mut self, agent: &Agent) {
+        let before = self.record.deletes.pending();
+        let pass = agent
+            .haproxy
+            .delete(&mut self.record.deletes, agent.settings.deletes);
+        if let Some(error) = pass.error {
+            log::warn!(error; "deferred deletes got no answer; they are tried again");
+        }
+        log::debug!(waiting = self.record.deletes.pending().0.len(); "looked at deferred deletes");
+        self.deletes_at = pass.next;
+        self.count_deletes(agent);
+        if self.record.deletes.pending() != before {
+            self.save_quietly(agent);
+        }
+    }
+
+    /// Deletes wait: the background thread is to see them through.
+    pub(super) fn expect_deletes(&mut self, agent: &Agent) {
+        if !self.record.deletes.is_empty() {
+            self.deletes_at = Some(agent.clock.now());
+            agent.ring();
+        }
+    }
+
     /// Compiles and runs a batch on the worker of the record.
     fn batch(&mut self, agent: &Agent, ops: &[Op]) -> Result<BatchReport, NotExecutable> {
         let Some((worker, expected)) = self.worker.clone().zip(self.record.worker) else {
@@ -143,6 +168,7 @@ impl Tx {
             .haproxy
             .run(&batch, expected, &mut self.record.deletes);
         self.count_deletes(agent);
+        self.expect_deletes(agent);
         Ok(report)
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Tx {
     pub(super) retired: Vec<crate::store::journal::Journal>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<Instant>,
+    /// When the next pass over the deferred deletes is due, monotonic.
+    pub(super) deletes_at: Option<Instant>,
     /// When the last reload ended, monotonic; refused ones count.
     pub(super) last_reload_end: Option<Instant>,
     /// An abort that could not be finished: the next apply finishes it first.
