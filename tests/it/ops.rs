@@ -7,6 +7,9 @@
     clippy::cast_possible_truncation
 )]
 
+mod backends;
+mod certs;
+mod deletes;
 mod maps;
 mod servers;
 

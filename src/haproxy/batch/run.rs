@@ -117,9 +117,20 @@ impl Runner<'_> {
             Segment::Settle(all) => self.settle(all),
             Segment::Remove(remove) => self.remove(remove),
             Segment::MapReplace(replace) => self.map_replace(replace),
-            Segment::Cert(_) | Segment::Ca(_) | Segment::CrtAdd { .. } | Segment::CrtDel { .. } => {
-                Err(Stop::Refused)
-            }
+            Segment::Cert(program) => self.certificate(program),
+            Segment::Ca(program) => self.authority(program),
+            Segment::CrtAdd {
+                op,
+                path,
+                cert,
+                rest,
+            } => self.crt_list_add(*op, path, cert, rest),
+            Segment::CrtDel {
+                op,
+                path,
+                cert,
+                on_disk,
+            } => self.crt_list_del(*op, path, cert, on_disk.as_ref()),
         }
     }
 

@@ -57,6 +57,28 @@ fn a_state_comes_back_with_the_phase_of_its_own_transaction_only() {
 }
 
 #[test]
+fn temporaries_of_a_killed_life_are_tidied_and_in_nobody_s_way() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    let blob = BlobFile::new(&store(&fs), ".haptic-agent-plan.bin");
+    let litter = || {
+        for name in [PATH, ".haptic-agent.json.phase", ".haptic-agent-plan.bin"] {
+            fs.put(&format!("{name}.tmp"), b"half", 0o600, 0, 0);
+        }
+    };
+    litter();
+    state.save(&sample(1)).unwrap();
+    state.save_phase(1, &"x").unwrap();
+    blob.replace(b"one").unwrap();
+    litter();
+    state.tidy(true);
+    blob.tidy(true);
+    let left: Vec<String> = fs.hidden().into_keys().collect();
+    let own = [".haptic-agent-plan.bin", PATH, ".haptic-agent.json.phase"];
+    assert_eq!(left, own);
+}
+
+#[test]
 fn a_torn_phase_is_no_phase() {
     let fs = ModelFs::new();
     file(&fs).save(&sample(7)).unwrap();
