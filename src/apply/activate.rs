@@ -207,7 +207,7 @@ impl Tx {
                 let message = reload
                     .output
                     .clone()
-                    .unwrap_or_else(|| "HAProxy refused the reload and did not say why".to_owned());
+                    .unwrap_or_else(|| "HAProxy refused the reload and did not say why; its own log does (3.0 needs a writable /dev/shm to say it here)".to_owned());
                 let refused = Activation::Refused {
                     reload,
                     message,

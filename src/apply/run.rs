@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use crate::metrics::Invariant;
+use crate::store::StoreError;
 use crate::store::install::{self, PrepareError};
 use crate::store::journal::{self, Change, Journal};
-use crate::store::stage::{StageRequest, StagedFile};
+use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
 use crate::wire::digest::ContentHash;
 use crate::wire::manifest::{Manifest, Mode};
 use crate::wire::op::OpKind;
@@ -31,7 +32,7 @@ use super::view::View;
 pub(super) struct Job<'a> {
     pub(super) agent: &'a Agent,
     pub(super) manifest: Manifest,
-    pub(super) blob: Option<Vec<u8>>,
+    pub(super) blob: Option<StagedBlob>,
     /// The generation before it.
     pub(super) generation: u64,
     /// The set by the agent's own hashes, for the known-bad cache.
@@ -43,17 +44,18 @@ pub(super) struct Job<'a> {
     pub(super) report: Report,
 }
 
-/// Carries an upload out. Called without any lock.
-pub(super) fn run(upload: Upload<'_>) -> Answer {
+/// Carries an upload out, `sealed` if its parts survive a power loss. Called without any
+/// lock.
+pub(super) fn run(upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer {
     let agent = upload.agent;
     let mut tx = agent.lock();
-    let answer = tx.apply(upload);
+    let answer = tx.apply(upload, sealed);
     agent.publish(&tx);
     answer
 }
 
 impl Tx {
-    fn apply(&mut self, upload: Upload<'_>) -> Answer {
+    fn apply(&mut self, upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer {
         let Upload {
             agent,
             manifest,
@@ -81,6 +83,9 @@ impl Tx {
         }
         if manifest.mode == Mode::RevertLkg {
             return self.revert(agent, &manifest, report);
+        }
+        if let Err(error) = sealed {
+            return self.refuse(agent, report, at_backup(words(&error)));
         }
         let plan = match self.plan(agent, &manifest, &parts) {
             Ok(plan) => plan,
@@ -134,7 +139,7 @@ impl Tx {
                 .iter()
                 .filter_map(|w| parts.get(&w.path).cloned())
                 .collect();
-            if let Err(failure) = self.take_journal(&job, plan, &writes, &stage) {
+            if let Err(failure) = self.take_journal(&job, plan, &writes) {
                 return self.refuse(agent, job.report, failure);
             }
             job.report.watch.lap(Leg::Admit, agent.clock.now());
@@ -262,7 +267,6 @@ impl Tx {
         job: &Job<'_>,
         plan: &Plan,
         writes: &[StagedFile],
-        stage: &StageRequest,
     ) -> Result<(), Failure> {
         let agent = job.agent;
         self.step(agent, Event::PartsStaged, |_| {})
@@ -302,7 +306,7 @@ impl Tx {
         let taken = Journal {
             entries: entries.clone(),
         };
-        if let Err(error) = journal::back_up(&agent.store, &entries).and_then(|()| stage.seal()) {
+        if let Err(error) = journal::back_up(&agent.store, &entries) {
             let _ = journal::clear(&agent.store, &taken);
             return Err(at_backup(words(&error)));
         }
