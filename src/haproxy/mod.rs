@@ -17,6 +17,7 @@ pub mod identity;
 pub mod inventory;
 pub mod master;
 pub mod ops;
+pub mod readback;
 pub mod reload;
 pub mod reply;
 pub(crate) mod servers_state;
