@@ -25,7 +25,6 @@ use crate::http::limits::{API_CONNECTIONS, METRICS_CONNECTIONS};
 use crate::http::{BasicAuth, Deadlines, ListenAddr, Server, ServerConfig, Stopper};
 use crate::metrics::Metrics;
 use crate::store::disk::DiskFs;
-use crate::store::error::{Op, StoreError};
 use crate::store::lock::BaseLock;
 use crate::store::mounts::Mounts;
 use crate::store::{self, Store};
@@ -49,7 +48,7 @@ pub fn run(config: Config) -> Result<(), Report> {
     let connections = (API_CONNECTIONS + METRICS_CONNECTIONS) as u64;
     sys::raise_nofile_limit(connections + OTHER_DESCRIPTORS)
         .map_err(|error| cannot_start(error.into()))?;
-    let disk = open_base(&config.base_dir).map_err(|error| cannot_start(error.into()))?;
+    let disk = open_base(&config.base_dir).map_err(cannot_start)?;
     let _lock = BaseLock::acquire(&disk).map_err(|error| cannot_start(error.into()))?;
     let mounts =
         Mounts::probe(&disk, &config.base_dir).map_err(|error| cannot_start(error.into()))?;
@@ -143,8 +142,11 @@ fn agent(config: &Config, store: Store, metrics: Arc<Metrics>) -> Agent {
     )
 }
 
-fn open_base(base: &Path) -> Result<DiskFs, StoreError> {
-    DiskFs::open(base).map_err(|error| StoreError::io(Op::List, "", error))
+fn open_base(base: &Path) -> Result<DiskFs, Box<dyn std::error::Error + Send + Sync>> {
+    DiskFs::open(base).map_err(|error| {
+        let base = base.display();
+        format!("the base directory {base} cannot be opened: {error}; --base-dir names HAProxy's directory").into()
+    })
 }
 
 fn bind(

@@ -129,12 +129,8 @@ impl Refused {
                 stage: Stage::Parts,
                 message: crate::error::Chain(&error).to_string(),
             },
-            PartError::BlobTooBig => Self {
-                status: Status::PayloadTooLarge,
-                stage: Stage::Parts,
-                message: error.to_string(),
-            },
-            PartError::Undeclared(_)
+            PartError::BlobTooBig
+            | PartError::Undeclared(_)
             | PartError::Twice(_)
             | PartError::Size(_)
             | PartError::Digest(_) => Self::bad(Stage::Parts, error.to_string()),

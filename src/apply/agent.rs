@@ -1,6 +1,6 @@
 //! The agent: everything that the requests share, and the order of its locks.
 //!
-//! Locks, outermost first: the apply lock ([`Agent::lock`]), the view, the known-bad
+//! Locks, outermost first: the apply lock (`Agent::lock`), the view, the known-bad
 //! cache. The apply lock is held over HAProxy's sockets and the disk, never over a
 //! client's. The other two are held for a copy and never over I/O, so that a state can
 //! be read and a stale controller refused while a reload takes its minute.

@@ -29,6 +29,10 @@ impl Tx {
             job.manifest.plan_schema_version,
             mode,
         );
+        if job.baseline_gone {
+            self.record.applied_plan_id.clear();
+            self.record.worker_ops_plan_id.clear();
+        }
         self.restored_worker = false;
         self.check_invariants(&job, mode);
         self.rest(agent);
@@ -58,6 +62,7 @@ impl Tx {
         plan_id.clone_into(&mut self.record.running_plan_id);
         plan_id.clone_into(&mut self.record.worker_ops_plan_id);
         self.record.degraded = None;
+        self.worker_strange = false;
         self.set_is_good(plan_id);
     }
 

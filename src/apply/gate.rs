@@ -41,7 +41,8 @@ impl Gate {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
                 (taken < MAX_UPLOADS).then_some(taken + 1)
             });
-        taken.is_ok().then_some(UploadSlot(self))
+        // Not `then_some`: a slot that is made and dropped gives back a place it never had.
+        taken.is_ok().then(|| UploadSlot(self))
     }
 }
 

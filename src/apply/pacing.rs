@@ -86,8 +86,12 @@ impl Tx {
                 reload, message, ..
             } => {
                 report.reload = Some(reload);
-                self.record.pending = None;
-                self.abort(agent, report, Failure { stage, message });
+                let touched = self
+                    .record
+                    .pending
+                    .take()
+                    .is_some_and(|pending| pending.touched);
+                self.abort_after(agent, report, Failure { stage, message }, touched);
             }
             Activation::Unconfirmed { reload, message } => {
                 report.reload = Some(reload);

@@ -1,4 +1,4 @@
-//! HAProxy as an apply sees it: four questions and one command.
+//! HAProxy as an apply sees it: four questions, a batch and a reload.
 //!
 //! The trait exists so that the step machine can be driven against a model, with every
 //! crash point enumerated. [`Sockets`] is the only implementation that talks.
@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::haproxy::batch::{Batch, BatchReport};
+use crate::haproxy::deletes::Queue;
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
 use crate::haproxy::master::MasterSocket;
@@ -42,6 +44,9 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
     /// # Errors
     /// A listing was refused, cut or not understood.
     fn inventory(&self) -> Result<RuntimeInventory, String>;
+
+    /// Runs a batch on the worker `expected`.
+    fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport;
 
     /// Reloads what is on disk. `before` is the worker known to run now.
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
@@ -91,6 +96,10 @@ impl Haproxy for Sockets {
     fn inventory(&self) -> Result<RuntimeInventory, String> {
         RuntimeInventory::read(&self.worker, Deadline::after(INVENTORY_TIMEOUT))
             .map_err(|error| words(&error))
+    }
+
+    fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport {
+        batch.run(&self.worker, expected, queue, &*self.clock)
     }
 
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome {

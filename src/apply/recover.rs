@@ -286,6 +286,7 @@ impl Tx {
             plan_id: String::new(),
             due,
             fold: String::new(),
+            touched: false,
         });
         pending.fold = fold;
         pending.plan_id.clone_from(&intent.plan_id);

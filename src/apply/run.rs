@@ -36,6 +36,10 @@ pub(super) struct Job<'a> {
     pub(super) generation: u64,
     /// The set by the agent's own hashes, for the known-bad cache.
     pub(super) key: SetKey,
+    /// Commands of this apply may have changed the worker.
+    pub(super) touched: bool,
+    /// What the worker holds is not known although the apply succeeds.
+    pub(super) baseline_gone: bool,
     pub(super) report: Report,
 }
 
@@ -67,7 +71,9 @@ impl Tx {
             return self.refuse(agent, report, at_backup(words(&error)));
         }
         self.look_at_worker(agent);
-        if let Err(conflict) = self.record.baseline().admit(&manifest) {
+        let mut baseline = self.record.baseline();
+        baseline.reload_paced = self.earliest_reload(agent).is_some();
+        if let Err(conflict) = baseline.admit(&manifest) {
             return Answer::Conflict(conflict);
         }
         if let Err(failure) = self.accept_epoch(agent, manifest.token.leader_epoch) {
@@ -92,6 +98,8 @@ impl Tx {
             blob,
             generation,
             key,
+            touched: false,
+            baseline_gone: false,
             report,
         };
         self.carry_out(job, &plan, &parts, stage)
@@ -118,7 +126,8 @@ impl Tx {
             plan_id = job.manifest.plan_id, writes = plan.writes.len(),
             deletes = plan.deletes.len(), way:?; "planned"
         );
-        let needs_phases = plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly);
+        let needs_phases =
+            plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly | Way::Runtime);
         if needs_phases {
             let writes: Vec<StagedFile> = plan
                 .writes
@@ -144,6 +153,7 @@ impl Tx {
         match way {
             Way::Noop => self.commit(job, ResultMode::Noop),
             Way::FileOnly => self.file_only(job),
+            Way::Runtime => self.runtime(job),
             Way::JoinPending => self.join_pending(job),
             Way::Reload(why) => self.activate(job, why),
         }
@@ -384,7 +394,7 @@ pub(super) fn at_backup(message: String) -> Failure {
 /// What became of the ops where none of them is sent.
 fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
     let why = match way {
-        Way::Noop | Way::FileOnly => return Vec::new(),
+        Way::Noop | Way::FileOnly | Way::Runtime => return Vec::new(),
         Way::JoinPending => "not sent: a reload is pending and will load the files",
         Way::Reload(why) => match why {
             ReloadWhy::Asked => "not sent: the manifest asks for a reload",
@@ -397,9 +407,7 @@ fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
             ReloadWhy::OpsNotExecutable => {
                 "not sent: the batch has an op of a kind that this agent does not know, so the files are reloaded"
             }
-            ReloadWhy::OpsNotSupported => {
-                "not sent: this version of the agent answers runtime ops with a reload"
-            }
+            ReloadWhy::OpRefused => "not sent: the worker refused an op of the batch",
         },
     };
     manifest

@@ -6,7 +6,9 @@
 
 use std::time::Instant;
 
+use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
 use crate::haproxy::identity::WorkerInfo;
+use crate::metrics::{self, DeleteKind};
 use crate::store::StoreError;
 use crate::store::tree::Tree;
 use crate::wire::digest::hex;
@@ -46,6 +48,9 @@ pub(super) struct Tx {
     pub(super) unfinished: bool,
     /// The record in memory is ahead of the one on disk.
     pub(super) unsaved: bool,
+    /// A worker came from nowhere and nothing has been done about it yet, whoever saw it
+    /// first: an apply, a reader that verifies, or the background look.
+    pub(super) worker_strange: bool,
     /// One reload has been spent on a worker that came from nowhere; an apply of the
     /// controller allows the next one.
     pub(super) restored_worker: bool,
@@ -165,6 +170,11 @@ impl Tx {
         }
         self.record.worker = Some(identity);
         self.record.forget_worker();
+        self.record
+            .deletes
+            .supersede_all("HAProxy has another worker");
+        self.count_deletes(agent);
+        self.worker_strange = true;
         true
     }
 
@@ -196,6 +206,39 @@ impl Tx {
             };
         }
         Ok(())
+    }
+
+    /// Counts what became of deferred deletes.
+    pub(super) fn count_deletes(&mut self, agent: &Agent) {
+        for event in self.record.deletes.take_events() {
+            let kind = match event.key.kind() {
+                ObjectKind::Server => DeleteKind::Server,
+                ObjectKind::Backend => DeleteKind::Backend,
+            };
+            let outcome = match event.outcome {
+                DeleteOutcome::Done => metrics::DeleteOutcome::Done,
+                DeleteOutcome::Deferred => metrics::DeleteOutcome::Deferred,
+                DeleteOutcome::Abandoned => {
+                    log::warn!(
+                        object:% = event.key, reason = event.words;
+                        "a deferred delete is given up; the object stays until the next reload"
+                    );
+                    metrics::DeleteOutcome::Abandoned
+                }
+                DeleteOutcome::Superseded => metrics::DeleteOutcome::Superseded,
+            };
+            agent.metrics.deferred_deletes.of(kind).of(outcome).inc();
+        }
+        for (kind, label) in [
+            (ObjectKind::Server, DeleteKind::Server),
+            (ObjectKind::Backend, DeleteKind::Backend),
+        ] {
+            agent
+                .metrics
+                .pending_deletes
+                .of(label)
+                .set(self.record.deletes.count(kind) as u64);
+        }
     }
 
     /// The worker, for answers.

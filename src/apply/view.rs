@@ -30,6 +30,7 @@ pub(super) struct View {
     last_apply: Option<ApplyResult>,
     violation: Option<String>,
     degraded: Option<Degraded>,
+    deletes: PendingDeletes,
     blob: Option<BlobRef>,
 }
 
@@ -77,6 +78,10 @@ impl View {
             last_apply: record.last_apply.clone(),
             violation: record.violation.clone(),
             degraded: record.degraded.clone(),
+            deletes: {
+                let (servers, backends) = record.deletes.pending();
+                PendingDeletes { servers, backends }
+            },
             blob: record.blob.clone().filter(|blob| {
                 !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
             }),
@@ -139,7 +144,7 @@ impl Agent {
             applied_plan_stored: blob.is_some(),
             files: view.files.clone(),
             runtime_inventory: view.inventory.clone(),
-            pending_deletes: PendingDeletes::default(),
+            pending_deletes: view.deletes.clone(),
             applied_plan: None,
             reload_pending_at: view.pending_due.clone(),
             last_apply: view.last_apply.clone(),

@@ -25,7 +25,8 @@ impl Agent {
             // Logged by whoever failed first; an apply meanwhile says it again.
             return;
         }
-        if tx.look_at_worker(self) {
+        tx.look_at_worker(self);
+        if tx.worker_strange {
             tx.restore_worker(self);
         }
         if tx.inventory_stale {
@@ -75,6 +76,7 @@ impl Tx {
 
     /// Another worker runs. Reloads the applied set once, if disk still holds it.
     pub(super) fn restore_worker(&mut self, agent: &Agent) {
+        self.worker_strange = false;
         self.save_quietly(agent);
         let foreign = match self.look_at_tree(agent) {
             Ok(foreign) => foreign,
@@ -101,6 +103,7 @@ impl Tx {
                 plan_id,
                 due,
                 fold: hex(&self.tree.fold()),
+                touched: false,
             });
             self.save_quietly(agent);
             self.arm(agent);

@@ -13,9 +13,6 @@ pub mod table;
 pub mod value;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
-
-use crate::error::Report;
 
 pub use args::UsageError;
 pub use config::{Config, Credentials};
@@ -52,33 +49,6 @@ pub fn parse(
             Ok(Invocation::Run(Box::new(Config::new(args, env)?)))
         }
     }
-}
-
-/// The whole of a daemon's `main`: reads the process's command line and environment,
-/// answers what needs no daemon, else starts the log and runs `daemon` to its end.
-/// Whatever way it ends, the exit code is one of [`Exit`].
-pub fn start(daemon: impl FnOnce(Config) -> Result<(), Report>) -> ExitCode {
-    let exit = match parse(std::env::args_os().skip(1), &process_env) {
-        Ok(Invocation::Help(text) | Invocation::Version(text)) => {
-            print(&text);
-            Exit::Stopped
-        }
-        Ok(Invocation::Run(config)) => {
-            crate::log::init(config.log_format, config.log_level);
-            match daemon(*config) {
-                Ok(()) => Exit::Stopped,
-                Err(report) => {
-                    report.log();
-                    report.exit()
-                }
-            }
-        }
-        Err(error) => {
-            complain(&error);
-            Exit::Usage
-        }
-    };
-    exit.into()
 }
 
 /// A variable of the process's own environment; bytes that are no UTF-8 become

@@ -105,7 +105,8 @@ pub fn read(
     parse(kind, &dump)
 }
 
-/// Parses what the command printed.
+/// Parses what the command printed. Bytes that are no UTF-8 are replaced: such a name
+/// is nobody's manifest path.
 ///
 /// # Errors
 ///

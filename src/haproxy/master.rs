@@ -1,7 +1,7 @@
 //! The master socket: one `reload`, and the process list.
 //!
 //! One call is one connection and at most one command. Nothing is repeated here: what
-//! to do after a busy or lost answer is decided in [`reload`](super::reload).
+//! to do after a busy or lost answer is decided in [`reload`](mod@super::reload).
 
 use super::alerts::ReloadLog;
 use super::socket::{Connection, Ended, SocketError};

@@ -7,7 +7,8 @@
 //! stream are never read as success or as an empty list.
 //!
 //! Nothing here opens a file of the managed tree or knows of HTTP: content is handed
-//! in as bytes. Nothing here parses an HAProxy configuration.
+//! in as bytes. Nothing here parses an HAProxy configuration; [`lexical`] looks at
+//! quotes and line ends only, because some masters die of those.
 
 pub mod alerts;
 pub mod batch;
@@ -15,6 +16,7 @@ pub mod command;
 pub mod deletes;
 pub mod identity;
 pub mod inventory;
+pub mod lexical;
 pub mod master;
 pub mod ops;
 pub mod readback;

@@ -51,15 +51,14 @@ impl WorkerSocket {
         let Reply::Whole(bytes) = reply else {
             return Err(malformed("the answer to show info does not end".to_owned()));
         };
-        let info = WorkerInfo::parse(&bytes);
         // A blank line closes the answer; without it some line may be missing.
-        if !bytes.ends_with(b"\n\n") && b"Name: HAProxy\n".starts_with(head(&bytes)) {
+        if b"Name: HAProxy\n".starts_with(head(&bytes)) && !bytes.ends_with(b"\n\n") {
             return Err(SocketError::Closed {
                 path: self.path.clone(),
                 doing: "reading the answer to show info",
             });
         }
-        info.map_err(|error| malformed(error.to_string()))
+        WorkerInfo::parse(&bytes).map_err(|error| malformed(error.to_string()))
     }
 
     /// Runs one listing command and returns what it printed, complete and unchanged.
@@ -111,16 +110,21 @@ impl WorkerSocket {
         let reply = self
             .ask(&line, MAX_DUMP_BYTES, deadline)
             .map_err(DumpError::Socket)?;
-        let Reply::Whole(bytes) = reply else {
+        let Reply::Whole(mut bytes) = reply else {
             return Err(DumpError::TooBig {
                 command: command.to_owned(),
             });
         };
-        let cut = || DumpError::Cut {
-            command: command.to_owned(),
-            bytes: bytes.len(),
+        let Some(length) = body(&bytes).map(<[u8]>::len) else {
+            return Err(DumpError::Cut {
+                command: command.to_owned(),
+                bytes: bytes.len(),
+            });
         };
-        body(&bytes).map(<[u8]>::to_vec).ok_or_else(cut)
+        // The body stands behind one LF; a listing may be large and is not copied.
+        bytes.truncate(1 + length);
+        bytes.drain(..1);
+        Ok(bytes)
     }
 
     fn ask(&self, line: &str, cap: usize, deadline: Deadline) -> Result<Reply, SocketError> {

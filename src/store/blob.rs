@@ -8,7 +8,7 @@ use crate::wire::limits::MAX_PLAN_BLOB_BYTES;
 
 use super::context::Store;
 use super::error::StoreError;
-use super::state_file::{read_bounded, replace_file};
+use super::state_file::{read_bounded, remove_quietly, replace_file, temporary};
 
 /// The blob's file.
 #[derive(Debug, Clone)]
@@ -49,6 +49,14 @@ impl BlobFile {
             Ok(bytes) => Ok(bytes.filter(|bytes| ContentHash::of(bytes).sha256 == *sha256)),
             Err(StoreError::TooLarge { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what a write that was cut has left, and the blob itself if no state names it.
+    pub fn tidy(&self, named: bool) {
+        remove_quietly(&self.store, &temporary(&self.path));
+        if !named {
+            remove_quietly(&self.store, &self.path);
         }
     }
 

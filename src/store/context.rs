@@ -158,6 +158,17 @@ impl Store {
             .map_err(|e| StoreError::io(Op::Sync, path, e))
     }
 
+    /// Syncs many files if the durability asks for it.
+    pub(super) fn sync_files(&self, paths: &[String]) -> Result<(), StoreError> {
+        if !self.durability.syncs() {
+            return Ok(());
+        }
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        self.fs.sync_files(&paths).map_err(|(n, error)| {
+            StoreError::io(Op::Sync, paths.get(n).copied().unwrap_or_default(), error)
+        })
+    }
+
     /// Syncs directories, each once, if the durability asks for it. One that is gone
     /// has no names to lose and is skipped.
     pub(super) fn sync_dirs<'a>(

@@ -37,10 +37,16 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-const DIRECTORY: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+/// Without O_NOFOLLOW: the resolution refuses symbolic links, and says so with ELOOP,
+/// where O_NOFOLLOW beside O_DIRECTORY says ENOTDIR.
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Threads that sync many files at once: their commits are merged by the file system,
+/// which makes eight about five times as fast as one, and more not faster.
+const SYNC_THREADS: usize = 8;
+
+/// Files below which a second thread is not worth its start.
+const FILES_PER_SYNC_THREAD: usize = 8;
 
 /// Flags to read whatever stands at a name without waiting for it or changing it.
 const LOOK: OFlags = OFlags::RDONLY
@@ -164,7 +170,8 @@ fn descend(base: BorrowedFd<'_>, dir: &str) -> io::Result<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     for name in dir.split('/') {
         let here = at.as_ref().map_or(base, OwnedFd::as_fd);
-        let next = retry_on_intr(|| rustix::fs::openat(here, name, DIRECTORY, Mode::empty()));
+        let flags = DIRECTORY | OFlags::NOFOLLOW;
+        let next = retry_on_intr(|| rustix::fs::openat(here, name, flags, Mode::empty()));
         at = Some(match next {
             Ok(fd) => fd,
             // O_DIRECTORY speaks before O_NOFOLLOW does; say what openat2 would have said.
@@ -320,6 +327,39 @@ impl Fs for DiskFs {
 
     fn sync_file(&self, path: &str) -> io::Result<()> {
         Ok(rustix::fs::fsync(self.regular_file(path)?)?)
+    }
+
+    fn sync_files(&self, paths: &[&str]) -> Result<(), (usize, io::Error)> {
+        let threads = (paths.len() / FILES_PER_SYNC_THREAD).clamp(1, SYNC_THREADS);
+        let share = paths.len().div_ceil(threads).max(1);
+        let sync_share = |first: usize, share: &[&str]| {
+            for (n, path) in share.iter().enumerate() {
+                self.sync_file(path).map_err(|error| (first + n, error))?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let mut running = Vec::new();
+            let mut result = Ok(());
+            for (n, part) in paths.chunks(share).enumerate() {
+                let first = n * share;
+                let spawned = std::thread::Builder::new()
+                    .name("sync".to_owned())
+                    .spawn_scoped(scope, move || sync_share(first, part));
+                match spawned {
+                    Ok(thread) => running.push(thread),
+                    // No thread to be had: this one does it.
+                    Err(_) => result = result.and(sync_share(first, part)),
+                }
+            }
+            for thread in running {
+                let done = thread
+                    .join()
+                    .unwrap_or_else(|_| Err((0, io::Error::other("a sync thread died"))));
+                result = result.and(done);
+            }
+            result
+        })
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {

@@ -157,6 +157,17 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// The system's; see [`FileOut::sync`].
     fn sync_file(&self, path: &str) -> io::Result<()>;
 
+    /// [`sync_file`](Self::sync_file) for many files, in any order and perhaps at once.
+    ///
+    /// # Errors
+    /// The index of a file that failed and its error; others may or may not be synced.
+    fn sync_files(&self, paths: &[&str]) -> Result<(), (usize, io::Error)> {
+        for (n, path) in paths.iter().enumerate() {
+            self.sync_file(path).map_err(|error| (n, error))?;
+        }
+        Ok(())
+    }
+
     /// Makes the names in a directory survive a power loss.
     ///
     /// # Errors

@@ -34,6 +34,8 @@ pub mod restore;
 pub mod stage;
 pub mod state_file;
 pub mod sweep;
+#[cfg(test)]
+mod tests;
 pub mod transfer;
 pub mod tree;
 

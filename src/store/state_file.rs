@@ -93,6 +93,17 @@ impl StateFile {
         ]
     }
 
+    /// Removes what a write that was cut has left, and, where there is no state, the phase
+    /// of one that is gone: its transaction's number may come again.
+    pub fn tidy(&self, has_state: bool) {
+        let phase = self.phase_path();
+        remove_quietly(&self.store, &temporary(&self.path));
+        remove_quietly(&self.store, &temporary(&phase));
+        if !has_state {
+            remove_quietly(&self.store, &phase);
+        }
+    }
+
     /// Reads the state.
     ///
     /// # Errors
@@ -205,7 +216,7 @@ fn encode<T: Serialize>(path: &str, value: &T) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-fn temporary(path: &str) -> String {
+pub(super) fn temporary(path: &str) -> String {
     format!("{path}.tmp")
 }
 
@@ -260,6 +271,13 @@ pub(super) fn replace_file(
         store.sync_dirs([split(path).0])?;
     }
     Ok(())
+}
+
+/// Removes a file of the agent's own that is of no use; one that stays does no harm.
+pub(super) fn remove_quietly(store: &Store, path: &str) {
+    if let Err(error) = store.unlink_if_there(path) {
+        log::warn!(path, error:%; "a left-over cannot be removed");
+    }
 }
 
 fn write_file(store: &Store, path: &str, bytes: &[u8], sync: bool) -> Result<(), StoreError> {

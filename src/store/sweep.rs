@@ -57,7 +57,9 @@ impl Sweep<'_> {
                 (TMP_DIR | LKG_DIR, FileKind::Dir) => {
                     self.hidden(&path, depth + 1);
                 }
-                (COPY_NAME, FileKind::File) => self.remove(&path),
+                (COPY_NAME, FileKind::File) => {
+                    self.remove(&path);
+                }
                 (name, FileKind::Dir) if !name.starts_with('.') => self.visible(&path, depth + 1),
                 (
                     _,
@@ -91,10 +93,8 @@ impl Sweep<'_> {
                 | FileKind::Fifo
                 | FileKind::Socket
                 | FileKind::Other => {
-                    if self.keep.contains(&path) {
+                    if self.keep.contains(&path) || !self.remove(&path) {
                         empty = false;
-                    } else {
-                        self.remove(&path);
                     }
                 }
             }
@@ -118,10 +118,16 @@ impl Sweep<'_> {
         }
     }
 
-    fn remove(&mut self, path: &str) {
+    fn remove(&mut self, path: &str) -> bool {
         match self.fs.unlink(path) {
-            Ok(()) => self.swept.removed += 1,
-            Err(error) => self.stuck(path, &error),
+            Ok(()) => {
+                self.swept.removed += 1;
+                true
+            }
+            Err(error) => {
+                self.stuck(path, &error);
+                false
+            }
         }
     }
 

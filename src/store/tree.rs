@@ -187,14 +187,7 @@ impl Tree {
     /// path: one value that stands for the whole tree.
     #[must_use]
     pub fn fold(&self) -> [u8; 32] {
-        let mut fold = Sha256::new();
-        for (path, seen) in &self.files {
-            fold.update(path.as_str());
-            fold.update(b" ");
-            fold.update(hex(&seen.hash.sha256));
-            fold.update(b"\n");
-        }
-        fold.finalize().into()
+        fold_of(self.files.iter().map(|(path, seen)| (path, seen.hash)))
     }
 
     fn set(&mut self, path: &ManifestPath, observed: Option<Observed>) {
@@ -209,6 +202,19 @@ impl Tree {
             }
         }
     }
+}
+
+/// [`Tree::fold`] of files that need not be on disk; they must come sorted by path.
+#[must_use]
+pub fn fold_of<'a>(files: impl IntoIterator<Item = (&'a ManifestPath, ContentHash)>) -> [u8; 32] {
+    let mut fold = Sha256::new();
+    for (path, hash) in files {
+        fold.update(path.as_str());
+        fold.update(b" ");
+        fold.update(hex(&hash.sha256));
+        fold.update(b"\n");
+    }
+    fold.finalize().into()
 }
 
 /// A regular file's stat; `None` for everything else, a path through a symbolic link or

@@ -13,7 +13,7 @@ use super::digest::Digest;
 use super::limits::{
     MAX_FILES, MAX_FILES_BYTES, MAX_MANIFEST_BYTES, MAX_OPS_PER_APPLY, MAX_PLAN_ID_BYTES,
 };
-use super::op::{Op, null_is_default};
+use super::op::{Object, Op, object, objects};
 use super::path::{ManifestPath, PathError};
 
 /// The fencing token: who leads, and which render of that leader this is.
@@ -75,12 +75,13 @@ pub struct Manifest {
     #[serde(default)]
     pub plan_schema_version: i64,
     /// The fencing token.
+    #[serde(deserialize_with = "object")]
     pub token: Token,
     /// What the controller believes is applied; `""` is "nothing that I know".
     #[serde(default)]
     pub expected_prev_plan_id: String,
     /// The token of that.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub expected_prev_token: Token,
     /// The worker's plan that `in_place_ops` were composed against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,19 +93,19 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validated_plan_id: Option<String>,
     /// The complete desired set; empty on a revert.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "objects")]
     pub files: Vec<File>,
     /// Runtime commands for mode `auto`, in order.
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "objects",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ops: Vec<Op>,
     /// The subset that is safe on the running worker while a reload waits.
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "objects",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub in_place_ops: Vec<Op>,
@@ -249,7 +250,8 @@ impl Manifest {
         if json.len() > MAX_MANIFEST_BYTES {
             return Err(ManifestError::TooBig);
         }
-        let manifest: Self = serde_json::from_slice(json).map_err(ManifestError::Json)?;
+        let Object(manifest) =
+            serde_json::from_slice::<Object<Self>>(json).map_err(ManifestError::Json)?;
         manifest.check(reserved)?;
         Ok(manifest)
     }
@@ -439,6 +441,21 @@ mod tests {
             ("takes no files", |j| j["mode"] = "revert_lkg".into()),
             ("invalid type", |j| {
                 j["ops"] = vec![serde_json::json!({"kind": 7})].into()
+            }),
+            ("expected an object", |j| {
+                j["token"] = serde_json::json!([1, 2])
+            }),
+            ("expected an object", |j| {
+                j["expected_prev_token"] = serde_json::json!([1, 2]);
+            }),
+            ("expected an object", |j| {
+                j["files"] = serde_json::json!([["a", SHA, 0, "general"]])
+            }),
+            ("expected an object", |j| {
+                j["ops"] = serde_json::json!([["map_del"]])
+            }),
+            ("expected an object", |j| {
+                j["ops"] = serde_json::json!([{"kind": "x", "options": [["a", []]]}]);
             }),
         ];
         for (want, edit) in table {

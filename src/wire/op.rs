@@ -5,6 +5,11 @@
 //! a legal value here, because an agent that skipped it would leave the worker in a
 //! state that nobody composed.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The kinds of op that version 1 of the contract knows.
@@ -123,7 +128,7 @@ pub struct Op {
     pub health: Option<bool>,
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "objects",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub keywords: Vec<Keyword>,
@@ -139,7 +144,7 @@ pub struct Op {
     pub cert: Option<String>,
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "objects",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub options: Vec<Keyword>,
@@ -151,13 +156,58 @@ pub struct Op {
     pub sni_filters: Vec<String>,
 }
 
-/// `null` where a list or a struct may be absent: some encoders write an empty list so.
+/// `null` where a list may be absent: some encoders write an empty list so.
 pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A JSON object. serde's derived structs also take an array of their fields in order,
+/// which would be a second wire format that nobody wrote down.
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OnlyMap<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyMap<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer
+            .deserialize_map(OnlyMap(PhantomData))
+            .map(Object)
+    }
+}
+
+/// One [`Object`].
+pub(super) fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Object::deserialize(deserializer).map(|Object(value)| value)
+}
+
+/// A list of [`Object`]s, or `null` for an empty one.
+pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let list = Option::<Vec<Object<T>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(list.into_iter().map(|Object(value)| value).collect())
 }
 
 #[cfg(test)]

@@ -2,3 +2,13 @@
 //! traffic say afterwards.
 
 mod basics;
+pub(crate) mod kit;
+mod many;
+mod pacing;
+mod refused;
+mod revert;
+mod runtime;
+mod state_file;
+mod targets;
+mod ways;
+mod worker;

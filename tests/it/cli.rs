@@ -96,3 +96,88 @@ mod pages {
         names
     }
 }
+
+/// The binary itself: what it prints where, and how it ends.
+mod process {
+    use std::process::{Command, Output};
+
+    use super::*;
+
+    fn run(args: &[&str], env: &[(&str, &str)]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_haptic-agent"))
+            .args(args)
+            .env_clear()
+            .envs(env.iter().copied())
+            .output()
+            .unwrap()
+    }
+
+    #[test]
+    fn help_and_version_go_to_standard_output_and_end_well() {
+        for (word, want) in [
+            ("--help", help::help(&table::DAEMON, false)),
+            ("-h", help::help(&table::DAEMON, true)),
+            ("--version", help::version(&table::DAEMON)),
+        ] {
+            let out = run(&[word], &[]);
+            assert_eq!(out.status.code(), Some(0), "{word}");
+            assert_eq!(String::from_utf8_lossy(&out.stdout), want);
+            assert!(out.stderr.is_empty(), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_command_line_or_environment_is_one_line_and_exit_code_2() {
+        let credentials = [
+            ("DATAPLANE_USERNAME", "u"),
+            ("DATAPLANE_PASSWORD", "s3cret"),
+        ];
+        for (args, env, want) in [
+            (
+                &["--basedir", "x"][..],
+                &credentials[..],
+                "did you mean --base-dir?",
+            ),
+            (
+                &["--listen", "5555"][..],
+                &credentials[..],
+                "expected an address like",
+            ),
+            (&[][..], &credentials[..1], "DATAPLANE_PASSWORD is not set"),
+            (&[][..], &[][..], "DATAPLANE_USERNAME is not set"),
+        ] {
+            let out = run(args, env);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.starts_with("haptic-agent: "), "{said}");
+            assert!(said.contains(want), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+            assert!(!said.contains("s3cret"), "{said}");
+            assert!(out.stdout.is_empty(), "nothing on standard output");
+        }
+    }
+
+    /// A base directory that is not there: exit code 3, and a record that says so.
+    #[test]
+    fn what_cannot_start_says_why_and_exits_3() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("not-there");
+        let out = run(
+            &[
+                "--base-dir",
+                missing.to_str().unwrap(),
+                "--listen=127.0.0.1:0",
+                "--metrics-listen=127.0.0.1:0",
+            ],
+            &[("DATAPLANE_USERNAME", "u"), ("DATAPLANE_PASSWORD", "p")],
+        );
+        assert_eq!(out.status.code(), Some(3));
+        let said = String::from_utf8_lossy(&out.stdout);
+        let last: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(last["level"], "error");
+        assert!(
+            last["error"].as_str().unwrap().contains("base directory"),
+            "{said}"
+        );
+    }
+}

@@ -9,6 +9,7 @@
 )]
 
 mod broken;
+mod lexical;
 mod listing;
 mod reload;
 mod session;

@@ -4,8 +4,10 @@
 
 mod apply;
 mod cli;
+mod contract;
 mod fixtures;
 mod haproxy;
 mod http;
 mod ops;
+mod store;
 mod support;

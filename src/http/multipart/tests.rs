@@ -1,6 +1,7 @@
 //! Whole forms, cut everywhere a network could cut them.
 
 use super::*;
+use crate::http::BodyError;
 use proptest::prelude::*;
 
 /// Hands out the bytes in pieces of the given sizes, over and over.

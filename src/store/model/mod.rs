@@ -12,6 +12,7 @@
 //! durability), for [`ModelFs::stop_after`], because stopping before or after a look
 //! is the same.
 
+mod power;
 mod world;
 
 use std::collections::BTreeMap;
@@ -137,7 +138,27 @@ impl ModelFs {
 
     /// Changes a file's bytes in place, as something else than the agent would.
     pub fn scribble(&self, path: &str, bytes: &[u8]) {
-        self.world().scribble(path, bytes);
+        self.world().scribble(path, bytes, true);
+    }
+
+    /// Like [`scribble`](Self::scribble), by someone who does not sync.
+    pub fn scribble_unsynced(&self, path: &str, bytes: &[u8]) {
+        self.world().scribble(path, bytes, false);
+    }
+
+    /// Like [`scribble`](Self::scribble), so fast that the file's times do not show it.
+    pub fn scribble_in_the_same_tick(&self, path: &str, bytes: &[u8]) {
+        self.world().scribble_untimed(path, bytes);
+    }
+
+    /// Removes a name behind the agent's back.
+    pub fn unlink_uncounted(&self, path: &str) {
+        self.world().unlink(path).unwrap();
+    }
+
+    /// Gives a file a second name behind the agent's back.
+    pub fn link_uncounted(&self, from: &str, to: &str) {
+        self.world().link(from, to).unwrap();
     }
 
     // Faults.
@@ -160,12 +181,50 @@ impl ModelFs {
         world.fail = Some((world.calls + n, u64::MAX, errno));
     }
 
-    /// Ends `stop_after`, `fail_at` and `fail_from`.
+    /// The next rename onto `path` fails with `errno`, without effect.
+    pub fn fail_rename_once(&self, path: &str, errno: i32) {
+        self.world().rename_fails = Some((path.to_owned(), errno));
+    }
+
+    /// Every mutation from the `n`th call from now on fails with `errno`, for `calls` calls.
+    pub fn fail_for(&self, n: u64, calls: u64, errno: i32) {
+        let mut world = self.world();
+        world.fail = Some((world.calls + n, world.calls + n + calls, errno));
+    }
+
+    /// Something outside the file system that is to be a point of its own: it counts as
+    /// a mutation, and can be stopped before and failed like one.
+    ///
+    /// # Errors
+    /// The fault that was set for it.
+    pub fn event(&self) -> io::Result<()> {
+        self.world().mutate()
+    }
+
+    /// Whether the world has stopped.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.world().stopped
+    }
+
+    /// Ends every fault that was set.
     pub fn heal(&self) {
         let mut world = self.world();
         world.fail = None;
+        world.rename_fails = None;
         world.stop_at = None;
         world.stopped = false;
+    }
+
+    /// From now on, remembers every change of a name that took effect.
+    pub fn start_trace(&self) {
+        self.world().trace = Some(Vec::new());
+    }
+
+    /// The changes since [`start_trace`](Self::start_trace), such as `rename a b`.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        self.world().trace.clone().unwrap_or_default()
     }
 
     /// Calls so far.
@@ -286,25 +345,33 @@ impl Fs for ModelFs {
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.sync_dir(dir)
+        world.sync_dir(dir)?;
+        world.note(format_args!("sync {dir}"));
+        Ok(())
     }
 
     fn link(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.link(from, to)
+        world.link(from, to)?;
+        world.note(format_args!("link {from} {to}"));
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.rename(from, to)
+        world.rename(from, to)?;
+        world.note(format_args!("rename {from} {to}"));
+        Ok(())
     }
 
     fn unlink(&self, path: &str) -> io::Result<()> {
         let mut world = self.world();
         world.mutate()?;
-        world.unlink(path)
+        world.unlink(path)?;
+        world.note(format_args!("unlink {path}"));
+        Ok(())
     }
 
     fn mkdir(&self, path: &str, mode: u32) -> io::Result<()> {

@@ -8,52 +8,52 @@ use std::io;
 
 use crate::store::fs::{Attrs, Entry, FileKind, Stat, join, split};
 
-use super::{LoseUnsynced, Seen, stopped};
+use super::{Seen, stopped};
 
 /// An index into [`World::inodes`].
 pub(super) type Ino = usize;
 
-const ROOT: Ino = 0;
+pub(super) const ROOT: Ino = 0;
 
 /// What a name costs of the capacity.
 const NAME_COST: u64 = 64;
 
 #[derive(Clone)]
-struct Inode {
-    kind: FileKind,
-    now: Content,
+pub(super) struct Inode {
+    pub(super) kind: FileKind,
+    pub(super) now: Content,
     /// `None`: never synced, so a power loss leaves it empty.
-    synced: Option<Content>,
-    names: BTreeMap<String, Slot>,
+    pub(super) synced: Option<Content>,
+    pub(super) names: BTreeMap<String, Slot>,
     dev: u64,
     mount: u64,
-    nlink: u64,
+    pub(super) nlink: u64,
     mtime: i128,
     ctime: i128,
 }
 
 #[derive(Clone, Default)]
-struct Content {
-    bytes: Vec<u8>,
-    mode: u32,
-    uid: u32,
-    gid: u32,
+pub(super) struct Content {
+    pub(super) bytes: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
 }
 
 /// What a name stood for: as of the last sync, then after each change.
 #[derive(Clone)]
-struct Slot(Vec<Option<Ino>>);
+pub(super) struct Slot(pub(super) Vec<Option<Ino>>);
 
 impl Slot {
-    fn current(&self) -> Option<Ino> {
+    pub(super) fn current(&self) -> Option<Ino> {
         self.0.last().copied().flatten()
     }
 }
 
 pub(super) struct World {
-    inodes: Vec<Inode>,
-    next_mount: u64,
-    clock: i128,
+    pub(super) inodes: Vec<Inode>,
+    pub(super) next_mount: u64,
+    pub(super) clock: i128,
     pub(super) file_mounts: BTreeSet<String>,
     pub(super) links_refused: Option<i32>,
     pub(super) chown_refused: bool,
@@ -66,6 +66,10 @@ pub(super) struct World {
     /// First call, last call, error number.
     pub(super) fail: Option<(u64, u64, i32)>,
     pub(super) struck: bool,
+    /// Target and error number of the rename that fails next.
+    pub(super) rename_fails: Option<(String, i32)>,
+    /// Mutations that took effect, in words; kept only if asked for.
+    pub(super) trace: Option<Vec<String>>,
 }
 
 fn errno(number: i32) -> io::Error {
@@ -89,6 +93,8 @@ impl World {
             stopped: false,
             fail: None,
             struck: false,
+            rename_fails: None,
+            trace: None,
         };
         world.add(FileKind::Dir, 0o755, 1, 1);
         world
@@ -147,6 +153,12 @@ impl World {
                 Err(errno(number))
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) fn note(&mut self, words: std::fmt::Arguments<'_>) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(words.to_string());
         }
     }
 
@@ -359,6 +371,9 @@ impl World {
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        if let Some((_, number)) = self.rename_fails.take_if(|(target, _)| target == to) {
+            return Err(errno(number));
+        }
         let (from_dir, ino) = self.existing(from)?;
         let (to_dir, name, there) = self.find(to)?;
         if self.inodes[from_dir].mount != self.inodes[to_dir].mount {
@@ -489,13 +504,20 @@ impl World {
         self.next_mount += 1;
     }
 
-    pub(super) fn scribble(&mut self, path: &str, bytes: &[u8]) {
+    pub(super) fn scribble(&mut self, path: &str, bytes: &[u8], sync: bool) {
         self.clock += 1;
         let ino = self.file(path).unwrap();
         let clock = self.clock;
         self.inodes[ino].now.bytes = bytes.to_vec();
         (self.inodes[ino].mtime, self.inodes[ino].ctime) = (clock, clock);
-        self.sync_ino(ino);
+        if sync {
+            self.sync_ino(ino);
+        }
+    }
+
+    pub(super) fn scribble_untimed(&mut self, path: &str, bytes: &[u8]) {
+        let ino = self.file(path).unwrap();
+        self.inodes[ino].now.bytes = bytes.to_vec();
     }
 
     // The result.
@@ -540,96 +562,5 @@ impl World {
             }
         });
         dirs
-    }
-
-    // Power loss.
-
-    pub(super) fn crash(&self, lose: LoseUnsynced) -> Self {
-        let mut dice = match lose {
-            LoseUnsynced::Random(seed) => Dice(seed.wrapping_mul(2).wrapping_add(1)),
-            LoseUnsynced::Nothing | LoseUnsynced::All => Dice(1),
-        };
-        let mut after = Self {
-            next_mount: self.next_mount,
-            clock: self.clock,
-            file_mounts: self.file_mounts.clone(),
-            links_refused: self.links_refused,
-            chown_refused: self.chown_refused,
-            max_write: self.max_write,
-            capacity: self.capacity,
-            inodes: self.inodes.clone(),
-            ..Self::new()
-        };
-        for inode in &mut after.inodes {
-            inode.nlink = 0;
-            inode.survive(lose, &mut dice);
-        }
-        let mut named = vec![0; after.inodes.len()];
-        after.walk_inos(ROOT, &mut named);
-        for (inode, nlink) in after.inodes.iter_mut().zip(named) {
-            inode.nlink = nlink;
-        }
-        after
-    }
-
-    fn walk_inos(&self, dir: Ino, named: &mut [u64]) {
-        for slot in self.inodes[dir].names.values() {
-            let Some(ino) = slot.current() else { continue };
-            named[ino] += 1;
-            if self.inodes[ino].kind == FileKind::Dir {
-                self.walk_inos(ino, named);
-            }
-        }
-    }
-}
-
-impl Inode {
-    fn survive(&mut self, lose: LoseUnsynced, dice: &mut Dice) {
-        if self.kind == FileKind::File {
-            let written = self.now.clone();
-            let durable = self.synced.clone().unwrap_or(Content {
-                bytes: Vec::new(),
-                ..written.clone()
-            });
-            self.now = match lose {
-                LoseUnsynced::Nothing => written,
-                LoseUnsynced::All => durable,
-                LoseUnsynced::Random(_) => match dice.below(3) {
-                    0 => written,
-                    // A beginning of what was written, unless it was all synced.
-                    1 if written.bytes != durable.bytes => {
-                        let cut = dice.below(written.bytes.len() + 1);
-                        Content {
-                            bytes: written.bytes[..cut].to_vec(),
-                            ..written
-                        }
-                    }
-                    _ => durable,
-                },
-            };
-            self.synced = Some(self.now.clone());
-        }
-        for slot in self.names.values_mut() {
-            let pick = match lose {
-                LoseUnsynced::Nothing => slot.0.len() - 1,
-                LoseUnsynced::All => 0,
-                LoseUnsynced::Random(_) => dice.below(slot.0.len()),
-            };
-            slot.0 = vec![slot.0[pick]];
-        }
-        self.names.retain(|_, slot| slot.current().is_some());
-    }
-}
-
-/// A small generator; the same seed gives the same losses.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let wide = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(wide).unwrap() % bound
     }
 }

@@ -16,7 +16,10 @@ use std::time::Instant;
 
 type Script = Box<dyn Fn(Peer) + Send + Sync>;
 
+/// For what must end without an answer.
 const SHORT: Duration = Duration::from_millis(200);
+/// For what ends with one.
+const LONG: Duration = Duration::from_secs(10);
 
 fn info_text(pid: u32, stopping: u8) -> String {
     format!(
@@ -84,15 +87,19 @@ fn info(path: &Path) -> Result<WorkerInfo, SocketError> {
     WorkerSocket::new(path.to_path_buf()).info(Deadline::after(SHORT))
 }
 
+fn patient_info(path: &Path) -> Result<WorkerInfo, SocketError> {
+    WorkerSocket::new(path.to_path_buf()).info(soon())
+}
+
 #[test]
 fn info_takes_whole_answers_only() {
     let whole = info_text(7, 0);
-    let (good, _) = with_fake(say(whole.clone()), info);
+    let (good, _) = with_fake(say(whole.clone()), patient_info);
     assert_eq!(good.unwrap().identity, identity(7));
-    let (slow, _) = with_fake(drip(whole.clone()), info);
+    let (slow, _) = with_fake(drip(whole.clone()), patient_info);
     assert_eq!(slow.unwrap().identity, identity(7));
     for cut in [0, 1, 14, 40, whole.len() - 2, whole.len() - 1] {
-        let (cut_off, _) = with_fake(say(whole.get(..cut).unwrap().to_owned()), info);
+        let (cut_off, _) = with_fake(say(whole.get(..cut).unwrap().to_owned()), patient_info);
         assert!(cut_off.is_err(), "cut at {cut}: {cut_off:?}");
     }
 }
@@ -231,6 +238,10 @@ fn once(path: &Path) -> ReloadReply {
     MasterSocket::new(path.to_path_buf()).reload_once(Deadline::after(SHORT))
 }
 
+fn patient_once(path: &Path) -> ReloadReply {
+    MasterSocket::new(path.to_path_buf()).reload_once(soon())
+}
+
 #[test]
 fn a_reload_reply_needs_its_verdict_and_nothing_more() {
     let success = |reply: &ReloadReply| matches!(reply, ReloadReply::Success { .. });
@@ -239,17 +250,23 @@ fn a_reload_reply_needs_its_verdict_and_nothing_more() {
         "Success=1\n--\nlog\n",
         "Success=1\n--\n[NOTICE]   (1) : x",
     ] {
-        assert!(success(&with_fake(say(text), once).0), "{text:?}");
-        assert!(success(&with_fake(drip(text), once).0), "{text:?}");
-        let (open, took) = with_fake(say_and_hang(text), once);
+        assert!(success(&with_fake(say(text), patient_once).0), "{text:?}");
+        assert!(success(&with_fake(drip(text), patient_once).0), "{text:?}");
+        let (open, took) = with_fake(say_and_hang(text), patient_once);
         assert!(success(&open), "{text:?}: {open:?}");
         assert!(took < Duration::from_secs(2), "{took:?}");
     }
     let busy = "Success=0\n--\nAnother reload is still in progress.\n";
-    let (busy, took) = with_fake(say_and_hang(busy), once);
+    let (busy, took) = with_fake(say_and_hang(busy), patient_once);
     assert!(matches!(busy, ReloadReply::Busy), "{busy:?}");
-    assert!(took < SHORT, "a busy master is not waited for: {took:?}");
-    let (refused, _) = with_fake(say("Success=0\n--\n[ALERT]    (1) : config : x\n"), once);
+    assert!(
+        took < Duration::from_millis(900),
+        "a busy master is not waited for: {took:?}"
+    );
+    let (refused, _) = with_fake(
+        say("Success=0\n--\n[ALERT]    (1) : config : x\n"),
+        patient_once,
+    );
     assert!(
         matches!(refused, ReloadReply::Refused { .. }),
         "{refused:?}"
@@ -329,12 +346,16 @@ impl Pair {
     }
 
     fn reload(&self, before: Option<u32>) -> (ReloadOutcome, Duration) {
+        self.reload_within(SHORT, before)
+    }
+
+    fn reload_within(&self, timeout: Duration, before: Option<u32>) -> (ReloadOutcome, Duration) {
         let started = Instant::now();
         let outcome = reload(
             &MasterSocket::new(self.master.path().to_path_buf()),
             &WorkerSocket::new(self.worker.path().to_path_buf()),
             before.map(identity),
-            SHORT,
+            timeout,
             &SystemClock,
         );
         (outcome, started.elapsed())
@@ -370,7 +391,7 @@ fn success_is_not_believed_without_another_worker() {
     }
     let pair = Pair::start(&pid(8), 0, say(GOOD));
     for before in [Some(7), None] {
-        let (outcome, _) = pair.reload(before);
+        let (outcome, _) = pair.reload_within(LONG, before);
         assert!(
             matches!(outcome, ReloadOutcome::Loaded { .. }),
             "{outcome:?}"
@@ -390,7 +411,7 @@ fn a_lost_verdict_is_asked_for_again() {
             peer.say(GOOD.as_bytes());
         }
     });
-    let (outcome, _) = pair.reload(Some(7));
+    let (outcome, _) = pair.reload_within(LONG, Some(7));
     let ReloadOutcome::Loaded { worker, .. } = outcome else {
         panic!("{outcome:?}");
     };
@@ -401,7 +422,7 @@ fn a_lost_verdict_is_asked_for_again() {
 #[test]
 fn verdicts_lost_for_good_leave_the_identity() {
     let pair = Pair::start(&pid(7), 0, say(""));
-    let (outcome, took) = pair.reload(Some(7));
+    let (outcome, took) = pair.reload_within(Duration::from_secs(1), Some(7));
     assert!(
         matches!(outcome, ReloadOutcome::Unconfirmed { .. }),
         "{outcome:?}"
@@ -410,7 +431,7 @@ fn verdicts_lost_for_good_leave_the_identity() {
     assert_eq!(pair.master.served(), 3, "given again, and not for ever");
 
     let pair = Pair::start(&pid(8), 0, say(""));
-    let (outcome, _) = pair.reload(Some(7));
+    let (outcome, _) = pair.reload_within(LONG, Some(7));
     assert!(
         matches!(outcome, ReloadOutcome::Loaded { .. }),
         "{outcome:?}"
@@ -430,7 +451,7 @@ fn a_refusal_after_a_lost_verdict_counts_only_for_the_same_worker() {
             peer.say(b"Success=0\n--\n[ALERT]    (1) : config : x\n");
         }
     };
-    let (outcome, _) = Pair::start(&pid(7), 0, refuse_second).reload(Some(7));
+    let (outcome, _) = Pair::start(&pid(7), 0, refuse_second).reload_within(LONG, Some(7));
     assert!(
         matches!(
             outcome,
@@ -441,7 +462,7 @@ fn a_refusal_after_a_lost_verdict_counts_only_for_the_same_worker() {
         ),
         "{outcome:?}"
     );
-    let (outcome, _) = Pair::start(&pid(8), 0, refuse_second).reload(Some(7));
+    let (outcome, _) = Pair::start(&pid(8), 0, refuse_second).reload_within(LONG, Some(7));
     assert!(
         matches!(outcome, ReloadOutcome::Unconfirmed { .. }),
         "{outcome:?}"

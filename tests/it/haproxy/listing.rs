@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::{certs, haproxy::preamble};
 use haptic_agent::haproxy::RuntimeInventory;
-use haptic_agent::haproxy::inventory::InventoryError;
+use haptic_agent::haproxy::inventory::{self, InventoryError, Kind};
 use haptic_agent::haproxy::worker::{CliLevel, DumpError};
 use std::fs;
 
@@ -78,6 +78,8 @@ fn the_inventory_names_everything_as_the_configuration_does() {
             ["certs/first.pem", "certs/new.pem", "certs/second.pem"],
             "{version}"
         );
+        let listing = inventory::read(&worker_of(&haproxy), Kind::Certs, soon()).unwrap();
+        assert_eq!(listing.open, ["certs/new.pem"], "{version}");
     }
 }
 

@@ -2,11 +2,15 @@
 //! behind.
 
 use super::*;
+use crate::support::haproxy::preamble;
+use crate::support::ports::Port;
+use crate::support::traffic::{self, Backend, Load};
 use crate::support::wait;
 use haptic_agent::clock::SystemClock;
 use haptic_agent::haproxy::master::ReloadReply;
 use haptic_agent::haproxy::{Identity, ReloadOutcome, reload};
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -106,6 +110,46 @@ fn a_refusal_is_haproxys_verdict_and_words() {
             before.identity,
             "{version}: recovers"
         );
+    });
+}
+
+#[test]
+fn bad_and_good_files_alternate_without_a_trace() {
+    on_each(|version, haproxy| {
+        let good = minimal(haproxy.base());
+        for round in 0..3 {
+            haproxy.write_config(&format!("{good}    frobnicate {round}\n"));
+            let outcome = go(haproxy);
+            assert!(
+                matches!(outcome, ReloadOutcome::Refused { .. }),
+                "{version}: {outcome:?}"
+            );
+            haproxy.write_config(&good);
+            loaded(go(haproxy));
+        }
+    });
+}
+
+#[test]
+fn a_port_of_someone_else_is_no_verdict_on_the_files() {
+    on_each(|version, haproxy| {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let good = minimal(haproxy.base());
+        haproxy.write_config(&format!("{good}frontend g\n    bind {address}\n"));
+        let outcome = go(haproxy);
+        assert!(
+            matches!(
+                outcome,
+                ReloadOutcome::Refused {
+                    verdict_on_files: false,
+                    ..
+                }
+            ),
+            "{version}: {outcome:?}"
+        );
+        drop(taken);
+        loaded(go(haproxy));
     });
 }
 
@@ -246,10 +290,9 @@ fn a_session_from_before_stays_with_the_old_worker() {
 #[test]
 fn warnings_of_a_good_configuration_are_kept() {
     on_each(|version, haproxy| {
-        let base = haproxy.base().to_path_buf();
-        let backend = "backend b\n    mode http\n    http-request set-header x y if { path_beg /a }\n    redirect location /x\n    http-request set-header x z\n";
-        let text = format!("{}{backend}", minimal(&base));
-        haproxy.write_config(&text);
+        let backend = "backend b\n    redirect location /x\n    http-request set-header x z\n";
+        let good = minimal(haproxy.base());
+        haproxy.write_config(&format!("{good}{backend}"));
         let outcome = go(haproxy);
         let ReloadOutcome::Loaded { log, .. } = outcome else {
             panic!("{version}: {outcome:?}");
@@ -259,6 +302,42 @@ fn warnings_of_a_good_configuration_are_kept() {
             "{version}: {}",
             log.text()
         );
+        let words = log.words();
+        assert!(words.starts_with("[WARNING] "), "{version}: {words:?}");
+        assert!(!words.contains("Loading success."), "{version}: {words:?}");
         assert!(!log.truncated());
     });
+}
+
+#[test]
+fn traffic_goes_on_through_reloads() {
+    for version in Version::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        let (port, backend) = (Port::reserve(), Backend::start("one"));
+        let config = format!(
+            "{}frontend f\n    bind 127.0.0.1:{}\n    default_backend b\nbackend b\n    server s {}\n",
+            preamble(base),
+            port.number(),
+            backend.address()
+        );
+        let haproxy = Haproxy::start(version, base, &config);
+        let answer = traffic::get_port(port.number(), "x.example", "/").unwrap();
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (200, "one"),
+            "{version}"
+        );
+        let load = Load::start(port.number(), "x.example", "/");
+        for _ in 0..3 {
+            let before = load.seen().good;
+            loaded(go(&haproxy));
+            wait::until("traffic after the reload", Duration::from_secs(10), || {
+                (load.seen().good > before + 20).then_some(())
+            });
+        }
+        let seen = load.stop();
+        assert_eq!(seen.failed, 0, "{version}: {seen:?}");
+        assert!(backend.hits() >= seen.good, "{version}: {seen:?}");
+    }
 }

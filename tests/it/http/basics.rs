@@ -1,9 +1,13 @@
 //! What well-behaved clients get.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::kit::{CLIENT_GONE, Toy, short, until_equal};
+use haptic_agent::http::{ListenAddr, Request, Response, Server, ServerConfig, Status};
+
+use super::kit::{CLIENT_GONE, Client, Toy, short, until_equal};
 
 #[test]
 fn requests_follow_each_other_on_one_connection() {
@@ -205,4 +209,69 @@ fn a_connection_is_closed_after_a_thousand_requests() {
     assert!(client.get("/").closes());
     assert!(client.ended());
     assert_eq!(toy.connect().get("/").status, 200);
+}
+
+#[test]
+fn all_addresses_means_both_families() {
+    let server = Server::bind(&ListenAddr::all(0), config()).unwrap();
+    let (address, stopper) = (server.local_addr(), server.stopper());
+    let thread = std::thread::spawn(move || {
+        server.run(Arc::new(|request: &mut Request<'_>| {
+            Response::text(Status::Ok, &request.peer().ip().to_string())
+        }))
+    });
+    let v4 = SocketAddr::from(([127, 0, 0, 1], address.port()));
+    assert_eq!(Client::connect(v4).get("/").text(), "127.0.0.1");
+    if address.is_ipv6() {
+        let v6 = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, address.port()));
+        match std::net::TcpStream::connect(v6) {
+            Ok(_) => assert_eq!(Client::connect(v6).get("/").text(), "::1"),
+            Err(error) => println!("no IPv6 loopback here: {error}"),
+        }
+    }
+    stopper.stop();
+    thread.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_taken_port_is_named_with_the_way_out() {
+    let toy = Toy::start();
+    let error = Server::bind(&ListenAddr::from(toy.address), config()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("test listener"), "{text}");
+    assert!(text.contains(&toy.address.to_string()), "{text}");
+    assert!(text.contains("another process"), "{text}");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+fn config() -> ServerConfig {
+    ServerConfig {
+        name: "test",
+        max_connections: 4,
+        deadlines: short(),
+    }
+}
+
+/// A connection's stack carries the deepest JSON that the parser lets through.
+#[test]
+fn a_services_stack_is_deep_enough_for_json() {
+    let server = Server::bind(&"127.0.0.1:0".parse().unwrap(), config()).unwrap();
+    let (address, stopper) = (server.local_addr(), server.stopper());
+    let thread = std::thread::spawn(move || {
+        server.run(Arc::new(|request: &mut Request<'_>| {
+            let parsed = serde_json::from_reader::<_, serde_json::Value>(request.body(1000));
+            Response::text(Status::Ok, &parsed.is_ok().to_string())
+        }))
+    });
+    for (depth, outcome) in [(127, "true"), (400, "false")] {
+        let json = "[".repeat(depth) + &"]".repeat(depth);
+        let mut client = Client::connect(address);
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{json}",
+            json.len()
+        ));
+        assert_eq!(client.answer().text(), outcome);
+    }
+    stopper.stop();
+    thread.join().unwrap().unwrap();
 }

@@ -13,7 +13,7 @@ use haptic_agent::http::{
 };
 
 /// How long a test waits for anything before it calls it broken.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the toy service reads of a body at most.
 pub(super) const BODY_LIMIT: u64 = 64 * 1024 * 1024;

@@ -1,6 +1,7 @@
 //! A machine that runs out of things: descriptors, threads, memory in the kernel.
 
 use std::io::Read;
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,8 @@ fn a_listener_that_is_gone_ends_the_process_with_an_error() {
     for _ in 0..2 {
         assert_eq!(process.connect().get("/").status, 200);
     }
-    drop(process.connect());
+    // Whether it is reset or refused depends on when the listener closes.
+    let _reset_or_refused = TcpStream::connect(process.address);
     assert!(!process.wait().success());
 }
 
@@ -167,13 +169,19 @@ fn memory_stays_flat_whatever_is_sent() {
     );
 }
 
-/// A close with unread input is a reset, which can meet the server anywhere.
 #[test]
 fn resets_leave_nothing_behind() {
-    let times = match std::env::var_os("HAPTIC_SOAK") {
-        Some(_) => 2000,
-        None => 200,
-    };
+    reset_again_and_again(200);
+}
+
+#[test]
+#[ignore = "long; make soak runs it"]
+fn two_thousand_resets_leave_nothing_behind() {
+    reset_again_and_again(2000);
+}
+
+/// A close with unread input is a reset, which can meet the server anywhere.
+fn reset_again_and_again(times: usize) {
     let process = Process::start(&[], 64);
     let settled = |wanted: Option<(u64, u64)>| {
         eventually("settled", || {

@@ -1,0 +1,211 @@
+//! A HAProxy in memory: one worker, and what it loaded from the model file system.
+//!
+//! It keeps every set that it was ever told to load, so that a test can say that no
+//! mix was among them, and it dies with the world: once the file system has stopped, a
+//! command has no effect.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::apply::port::Haproxy;
+use crate::haproxy::alerts::ReloadLog;
+use crate::haproxy::identity::{Identity, WorkerInfo};
+use crate::haproxy::inventory::RuntimeInventory;
+use crate::haproxy::reload::ReloadOutcome;
+use crate::store::model::ModelFs;
+
+/// A set with this in its configuration is refused.
+pub(super) const REFUSED: &str = "REFUSED";
+
+/// The alert of a refusal.
+const ALERT: &[u8] =
+    b"[ALERT]    (7) : config : parsing [haproxy.cfg:1] : unknown keyword 'REFUSED'.\n";
+
+const TOOK: Duration = Duration::from_millis(3);
+
+/// Files by path.
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
+
+/// How the next reloads go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// By the set.
+    Judging,
+    /// A new worker comes and loads the set, and nobody can tell.
+    SilentlyLoading,
+    /// No new worker comes, and nobody can tell.
+    SilentlyNot,
+    /// The master socket refuses.
+    Unreachable,
+}
+
+#[derive(Debug)]
+struct Inner {
+    fs: ModelFs,
+    worker: Identity,
+    loaded: Files,
+    mood: Mood,
+    /// Neither socket answers.
+    down: bool,
+    /// Every set that a reload was asked for with.
+    asked: Vec<Files>,
+}
+
+/// The model.
+#[derive(Debug)]
+pub(super) struct ModelHaproxy(Mutex<Inner>);
+
+/// Every visible file.
+pub(super) fn files_of(fs: &ModelFs) -> Files {
+    fs.snapshot()
+        .into_iter()
+        .map(|(path, seen)| (path, seen.bytes))
+        .collect()
+}
+
+impl ModelHaproxy {
+    /// Started from what is on disk.
+    pub(super) fn new(fs: &ModelFs) -> Self {
+        Self(Mutex::new(Inner {
+            fs: fs.clone(),
+            worker: Identity {
+                pid: 100,
+                start_micros: 1_000,
+            },
+            loaded: files_of(fs),
+            mood: Mood::Judging,
+            down: false,
+            asked: Vec::new(),
+        }))
+    }
+
+    /// The same HAProxy, over another file system: the agent's disk after a crash.
+    pub(super) fn over(&self, fs: &ModelFs) -> Self {
+        let inner = self.inner();
+        Self(Mutex::new(Inner {
+            fs: fs.clone(),
+            worker: inner.worker,
+            loaded: inner.loaded.clone(),
+            mood: Mood::Judging,
+            down: false,
+            asked: Vec::new(),
+        }))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn set_mood(&self, mood: Mood) {
+        self.inner().mood = mood;
+    }
+
+    pub(super) fn set_down(&self, down: bool) {
+        self.inner().down = down;
+    }
+
+    /// Another worker, with what is on disk now.
+    pub(super) fn restart(&self) {
+        self.inner().load();
+    }
+
+    pub(super) fn loaded(&self) -> Files {
+        self.inner().loaded.clone()
+    }
+
+    pub(super) fn asked(&self) -> Vec<Files> {
+        self.inner().asked.clone()
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        self.inner().worker
+    }
+}
+
+impl Inner {
+    fn load(&mut self) {
+        self.loaded = files_of(&self.fs);
+        self.worker.pid += 1;
+        self.worker.start_micros += 1_000;
+    }
+
+    fn info(&self) -> WorkerInfo {
+        WorkerInfo {
+            identity: self.worker,
+            version: "3.4.7".parse().unwrap(),
+            stopping: false,
+        }
+    }
+}
+
+impl Haproxy for ModelHaproxy {
+    fn worker(&self) -> Result<WorkerInfo, String> {
+        let inner = self.inner();
+        if inner.down {
+            return Err("connection refused".to_owned());
+        }
+        Ok(inner.info())
+    }
+
+    fn master(&self) -> Result<(), String> {
+        if self.inner().down {
+            return Err("connection refused".to_owned());
+        }
+        Ok(())
+    }
+
+    fn inventory(&self) -> Result<RuntimeInventory, String> {
+        if self.inner().down {
+            return Err("connection refused".to_owned());
+        }
+        Ok(RuntimeInventory::default())
+    }
+
+    fn reload(&self, _before: Option<Identity>) -> ReloadOutcome {
+        let mut inner = self.inner();
+        let unreachable = ReloadOutcome::Unreachable {
+            what: "connection refused".to_owned(),
+        };
+        if inner.fs.event().is_err() || inner.mood == Mood::Unreachable || inner.down {
+            return unreachable;
+        }
+        let set = files_of(&inner.fs);
+        inner.asked.push(set.clone());
+        let config = set.get("haproxy.cfg").cloned().unwrap_or_default();
+        assert!(!config.is_empty(), "a reload without a configuration");
+        let what = "no new worker".to_owned();
+        let log = ReloadLog::default();
+        match inner.mood {
+            Mood::Unreachable => unreachable,
+            Mood::SilentlyLoading => {
+                inner.load();
+                ReloadOutcome::Unconfirmed {
+                    what,
+                    took: TOOK,
+                    log,
+                }
+            }
+            Mood::SilentlyNot => ReloadOutcome::Unconfirmed {
+                what,
+                took: TOOK,
+                log,
+            },
+            Mood::Judging if String::from_utf8_lossy(&config).contains(REFUSED) => {
+                ReloadOutcome::Refused {
+                    log: ReloadLog::new(ALERT, false),
+                    took: TOOK,
+                    verdict_on_files: true,
+                }
+            }
+            Mood::Judging => {
+                inner.load();
+                ReloadOutcome::Loaded {
+                    worker: inner.info(),
+                    took: TOOK,
+                    log,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The state file, its phase file, and the blob.
+
+use serde::{Deserialize, Serialize};
+
+use super::store;
+use crate::store::blob::BlobFile;
+use crate::store::fs::FileKind;
+use crate::store::model::{LoseUnsynced, ModelFs};
+use crate::store::state_file::{Loaded, StateFile, Stored};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Sample {
+    format: u32,
+    txn: u64,
+    text: String,
+}
+
+impl Stored for Sample {
+    const FORMAT: u32 = 3;
+
+    fn txn(&self) -> u64 {
+        self.txn
+    }
+}
+
+fn sample(txn: u64) -> Sample {
+    Sample {
+        format: Sample::FORMAT,
+        txn,
+        text: "x".repeat(2000),
+    }
+}
+
+const PATH: &str = ".haptic-agent.json";
+
+fn file(fs: &ModelFs) -> StateFile {
+    StateFile::new(&store(fs), PATH)
+}
+
+fn load(fs: &ModelFs) -> Loaded<Sample, String> {
+    file(fs).load().unwrap()
+}
+
+#[test]
+fn a_state_comes_back_with_the_phase_of_its_own_transaction_only() {
+    let fs = ModelFs::new();
+    assert_eq!(load(&fs), Loaded::Absent);
+    file(&fs).save(&sample(7)).unwrap();
+    assert_eq!(load(&fs), Loaded::Found(sample(7), None));
+    file(&fs).save_phase(7, &"written").unwrap();
+    assert_eq!(
+        load(&fs),
+        Loaded::Found(sample(7), Some("written".to_owned()))
+    );
+    file(&fs).save(&sample(8)).unwrap();
+    assert_eq!(load(&fs), Loaded::Found(sample(8), None));
+}
+
+#[test]
+fn temporaries_of_a_killed_life_are_tidied_and_in_nobody_s_way() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    let blob = BlobFile::new(&store(&fs), ".haptic-agent-plan.bin");
+    let litter = || {
+        for name in [PATH, ".haptic-agent.json.phase", ".haptic-agent-plan.bin"] {
+            fs.put(&format!("{name}.tmp"), b"half", 0o600, 0, 0);
+        }
+    };
+    litter();
+    state.save(&sample(1)).unwrap();
+    state.save_phase(1, &"x").unwrap();
+    blob.replace(b"one").unwrap();
+    litter();
+    state.tidy(true);
+    blob.tidy(true);
+    let left: Vec<String> = fs.hidden().into_keys().collect();
+    let own = [".haptic-agent-plan.bin", PATH, ".haptic-agent.json.phase"];
+    assert_eq!(left, own);
+}
+
+#[test]
+fn a_torn_phase_is_no_phase() {
+    let fs = ModelFs::new();
+    file(&fs).save(&sample(7)).unwrap();
+    file(&fs).save_phase(7, &"written").unwrap();
+    let phase = format!("{PATH}.phase");
+    let whole = fs.read(&phase).unwrap();
+    for cut in 0..whole.len() - 1 {
+        fs.scribble(&phase, &whole[..cut]);
+        assert_eq!(load(&fs), Loaded::Found(sample(7), None), "{cut}");
+    }
+    fs.scribble(&phase, &vec![0; whole.len()]);
+    assert_eq!(load(&fs), Loaded::Found(sample(7), None));
+    fs.scribble(&phase, &vec![b' '; 100_000]);
+    assert_eq!(load(&fs), Loaded::Found(sample(7), None));
+}
+
+#[test]
+fn whatever_cuts_or_fails_a_save_the_old_state_or_the_new_one_is_there() {
+    let scene = || {
+        let fs = ModelFs::new();
+        fs.short_writes(300);
+        file(&fs).save(&sample(1)).unwrap();
+        fs
+    };
+    let fs = scene();
+    let before = fs.mutations();
+    file(&fs).save(&sample(2)).unwrap();
+    assert_eq!(
+        fs.crash(LoseUnsynced::All).read(PATH),
+        fs.read(PATH),
+        "a save that returned is durable"
+    );
+    let mutations = fs.mutations() - before;
+    for n in 0..mutations {
+        for seed in 0..40 {
+            let fs = scene();
+            fs.stop_after(n);
+            file(&fs).save(&sample(2)).unwrap_err();
+            let lose = match seed {
+                0 => LoseUnsynced::Nothing,
+                1 => LoseUnsynced::All,
+                seed => LoseUnsynced::Random(seed),
+            };
+            let Loaded::Found(state, _) = load(&fs.crash(lose)) else {
+                unreachable!("{n} {lose:?}");
+            };
+            assert!([sample(1), sample(2)].contains(&state));
+        }
+        let fs = scene();
+        let state = file(&fs);
+        fs.fail_at(n + 1, libc::ENOSPC);
+        state.save(&sample(2)).unwrap_err();
+        let only = [PATH.to_owned()];
+        assert_eq!(fs.hidden().into_keys().collect::<Vec<_>>(), only, "{n}");
+        file(&fs).save(&sample(3)).unwrap();
+        assert_eq!(load(&fs), Loaded::Found(sample(3), None));
+    }
+}
+
+#[test]
+fn a_state_that_cannot_be_used_is_moved_aside_and_only_the_last_one_kept() {
+    let good = serde_json::to_vec(&sample(1)).unwrap();
+    let newer = br#"{"format":4,"anything":true}"#.to_vec();
+    let table: [(&[u8], &str); 7] = [
+        (b"", "does not parse"),
+        (b"{}", "does not parse"),
+        (b"\0\0\0\0", "does not parse"),
+        (&good[..good.len() - 1], "does not parse"),
+        (br#"{"format":3,"txn":1}"#, "does not parse"),
+        (br#"{"format":"3","txn":1}"#, "does not parse"),
+        (&newer, "its format is 4 and this version knows 3"),
+    ];
+    let fs = ModelFs::new();
+    for (bytes, why) in table {
+        fs.put(PATH, bytes, 0o600, 0, 0);
+        let Loaded::Unusable { reason, moved_to } = load(&fs) else {
+            unreachable!("{why}");
+        };
+        assert!(reason.contains(why), "{reason}");
+        assert_eq!(moved_to, ".haptic-agent.json.bad");
+        assert_eq!(fs.read(&moved_to).unwrap(), bytes);
+        assert_eq!(load(&fs), Loaded::Absent);
+        assert_eq!(fs.hidden().len(), 1);
+    }
+}
+
+#[test]
+fn a_state_that_cannot_be_read_or_moved_is_an_error_that_names_it() {
+    for (call, errno) in [(1, libc::EACCES), (2, libc::EACCES), (3, libc::EIO)] {
+        let fs = ModelFs::new();
+        file(&fs).save(&sample(1)).unwrap();
+        let file = file(&fs);
+        fs.fail_at(call, errno);
+        let error = file.load::<Sample, ()>().unwrap_err();
+        assert!(error.to_string().contains(PATH), "{error}");
+    }
+    let fs = ModelFs::new();
+    fs.put(PATH, b"bad", 0o600, 0, 0);
+    let state = file(&fs);
+    fs.fail_from(1, libc::EROFS);
+    state.load::<Sample, ()>().unwrap_err();
+    fs.heal();
+    assert_eq!(fs.read(PATH).unwrap(), b"bad");
+    let fs = ModelFs::new();
+    fs.put_special(PATH, FileKind::Fifo);
+    file(&fs).load::<Sample, ()>().unwrap_err();
+}
+
+#[test]
+fn a_blob_is_the_one_the_state_names_or_none() {
+    let fs = ModelFs::new();
+    let blob = BlobFile::new(&store(&fs), ".haptic-agent-plan.bin");
+    assert_eq!(blob.read(&[0; 32]).unwrap(), None);
+    let first = blob.replace(b"one").unwrap();
+    assert_eq!(blob.read(&first).unwrap().unwrap(), b"one");
+    let second = blob.replace(b"two").unwrap();
+    assert_eq!(blob.read(&first).unwrap(), None);
+    assert_eq!(blob.read(&second).unwrap().unwrap(), b"two");
+    let too_large = usize::try_from(crate::wire::limits::MAX_PLAN_BLOB_BYTES).unwrap() + 1;
+    fs.scribble(".haptic-agent-plan.bin", &vec![0; too_large]);
+    assert_eq!(blob.read(&second).unwrap(), None);
+    blob.remove().unwrap();
+    blob.remove().unwrap();
+    assert_eq!(fs.hidden().len(), 0);
+}
