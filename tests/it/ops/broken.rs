@@ -129,12 +129,9 @@ fn a_worker_that_dies_between_two_commands() {
         let (report, _) = run(&batch(100), &path);
         assert!(matches!(report.ended, Ended::Unknown { .. }), "{report:?}");
         let (ok, unknown, not_run) = counts(&report);
-        assert_eq!(
-            (ok, not_run),
-            (0, 0),
-            "all went in one window, none is believed"
-        );
-        assert_eq!(unknown, 100);
+        // The close may overtake answers, and all commands went out in one window.
+        assert!(ok <= at, "{ok} answers of {at}");
+        assert_eq!((ok + unknown, not_run), (100, 0));
         assert!(report.reached_worker);
     }
 }
@@ -167,11 +164,9 @@ fn silence_ends_by_the_patience_of_one_command() {
     assert!(matches!(report.ended, Ended::Unknown { .. }), "{report:?}");
     assert!(took < Duration::from_secs(14), "{took:?}");
     let (ok, unknown, not_run) = counts(&report);
-    assert_eq!(ok, 0);
-    assert!(
-        unknown > 3 && not_run > 0 && ok + unknown + not_run == 1000,
-        "{unknown} {not_run}"
-    );
+    assert_eq!(ok, 3);
+    assert!(unknown > 0 && not_run > 0, "{unknown} {not_run}");
+    assert_eq!(ok + unknown + not_run, 1000);
 }
 
 #[test]
