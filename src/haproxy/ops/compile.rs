@@ -332,24 +332,35 @@ impl<'a> Compiler<'a> {
 
     fn enable(&mut self, at: usize, server: &ServerRef, health: bool) -> Result<(), Fault> {
         self.cancel(&server_key(server));
-        let (check, agent) = self.added.get(server).copied().unwrap_or((true, false));
-        if health && !check {
+        let added = self.added.get(server).copied();
+        if health && added.is_some_and(|(check, _)| !check) {
             return Err(Fault::invalid(format!(
                 "health checks of {server} cannot be enabled, it was added without the keyword check"
             )));
         }
-        let mut texts = Vec::new();
+        let mut steps = Vec::new();
         if health {
-            texts.push(format!("enable health {server}"));
+            steps.push((format!("enable health {server}"), Expect::Silent));
         }
-        if agent {
-            // Without the second the server stays down before 3.4.2, whatever its
-            // agent says later.
-            texts.push(format!("enable agent {server}"));
-            texts.push(format!("set server {server} agent up"));
+        // The agent of a row that was disabled is silenced: it is asked again. Without
+        // the second a row that was added at runtime stays down before 3.4.2, whatever
+        // its agent says. Only of a row that was added here it is known if it has one.
+        let agent = match added {
+            None => Some(Expect::AgentIfAny),
+            Some((_, true)) => Some(Expect::Silent),
+            Some((_, false)) => None,
+        };
+        if let Some(expect) = agent {
+            steps.push((format!("enable agent {server}"), expect.clone()));
+            steps.push((format!("set server {server} agent up"), expect));
         }
-        texts.push(format!("enable server {server}"));
-        self.lines(at, &texts, || Expect::Silent)
+        steps.push((format!("enable server {server}"), Expect::Silent));
+        let last = steps.len() - 1;
+        for (n, (text, expect)) in steps.into_iter().enumerate() {
+            let command = Command::line(&text)?;
+            self.push(at, command, expect, n == last);
+        }
+        Ok(())
     }
 
     /// HAProxy applies an address after it answered, so two in a row can end wrong with

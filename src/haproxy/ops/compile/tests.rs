@@ -119,10 +119,22 @@ fn each_kind_has_its_commands() {
             s("server_add", &json!({"address": "unix@/run/x.sock"})),
             &["add server b/s unix@/run/x.sock"],
         ),
-        (s("server_enable", &e), &["enable server b/s"]),
+        (
+            s("server_enable", &e),
+            &[
+                "enable agent b/s",
+                "set server b/s agent up",
+                "enable server b/s",
+            ],
+        ),
         (
             s("server_enable", &json!({"health": true})),
-            &["enable health b/s", "enable server b/s"],
+            &[
+                "enable health b/s",
+                "enable agent b/s",
+                "set server b/s agent up",
+                "enable server b/s",
+            ],
         ),
         (
             s("server_disable", &e),
