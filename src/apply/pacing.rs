@@ -168,7 +168,9 @@ impl Agent {
                 if deletes {
                     tx.delete_some(self);
                 }
-                if reload || deletes {
+                let looked = tx.readback.is_some();
+                tx.read_back(self);
+                if reload || deletes || looked {
                     self.publish(&tx);
                 }
             }

@@ -13,6 +13,8 @@ use crate::haproxy::deletes::{self, Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
 use crate::haproxy::master::MasterSocket;
+use crate::haproxy::ops::{Content, Touched};
+use crate::haproxy::readback::{self, Object, Verdict, Void};
 use crate::haproxy::reload::{self, ReloadOutcome};
 use crate::haproxy::wait::Deadline;
 use crate::haproxy::worker::WorkerSocket;
@@ -50,6 +52,18 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
 
     /// One pass over the deletes that wait.
     fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass;
+
+    /// Compares what a batch touched with the files and with what its ops said.
+    ///
+    /// # Errors
+    /// Another worker than `expected` answers.
+    fn read_back(
+        &self,
+        expected: Identity,
+        touched: &Touched,
+        content: &dyn Content,
+        queue: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void>;
 
     /// Reloads what is on disk. `before` is the worker known to run now.
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
@@ -107,6 +121,23 @@ impl Haproxy for Sockets {
 
     fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass {
         deletes::pass(queue, &self.worker, policy, &*self.clock)
+    }
+
+    fn read_back(
+        &self,
+        expected: Identity,
+        touched: &Touched,
+        content: &dyn Content,
+        queue: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void> {
+        readback::read_back(
+            &self.worker,
+            expected,
+            touched,
+            content,
+            queue,
+            &*self.clock,
+        )
     }
 
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
 use crate::haproxy::identity::WorkerInfo;
+use crate::haproxy::ops::Touched;
 use crate::metrics::{self, DeleteKind};
 use crate::store::StoreError;
 use crate::store::tree::Tree;
@@ -42,6 +43,8 @@ pub(super) struct Tx {
     pub(super) retired: Vec<crate::store::journal::Journal>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<Instant>,
+    /// What the batch of that generation touched, to be looked at once it is answered.
+    pub(super) readback: Option<(u64, Touched)>,
     /// When the next pass over the deferred deletes is due, monotonic.
     pub(super) deletes_at: Option<Instant>,
     /// When the last reload ended, monotonic; refused ones count.

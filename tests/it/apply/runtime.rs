@@ -224,3 +224,29 @@ fn a_deleted_server_goes_beside_the_applies_and_the_state_shows_it() {
         assert!(site.agent.sample(done) >= 1.0);
     }
 }
+
+#[test]
+fn a_worker_out_of_step_with_its_file_is_counted_and_reloaded() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let site = site(version, |setup| setup);
+        let before = site.haproxy.worker_pid();
+        let ops = json!([
+            {"kind": "map_set", "path": "maps/path.map", "key": "/a", "value": "not what the file says"
+                .replace(' ', "-")},
+        ]);
+        let answer = site
+            .change("p2", b"/a two\n", &ops)
+            .succeed(&site.agent, "runtime");
+        assert_eq!(answer["worker_ops_plan_id"], "p2");
+        wait::until(
+            "the worker is reloaded and holds the file",
+            Duration::from_secs(10),
+            || {
+                let state = site.agent.state();
+                (state["running_plan_id"] == "p2" && site.rows().contains("/a two\n")).then_some(())
+            },
+        );
+        assert_ne!(site.haproxy.worker_pid(), before, "{version}");
+        assert!(site.agent.sample("haptic_runtime_map_divergence_total") >= 1.0);
+    }
+}
