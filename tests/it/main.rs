@@ -9,5 +9,6 @@ mod fixtures;
 mod haproxy;
 mod http;
 mod ops;
+mod soak;
 mod store;
 mod support;
