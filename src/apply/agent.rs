@@ -73,6 +73,8 @@ pub struct Agent {
     apply: Mutex<Tx>,
     view: Mutex<Arc<View>>,
     known_bad: Mutex<KnownBad>,
+    /// Wall clock at the start, in nanoseconds.
+    started: i128,
     next_request: AtomicU64,
     pub(super) alarm: Alarm,
 }
@@ -120,6 +122,7 @@ impl Agent {
             blob: BlobFile::new(&store, blob_file),
             store,
             haproxy,
+            started: clock.wall().0,
             clock,
             metrics,
             gate: Gate::default(),
@@ -164,7 +167,10 @@ impl Agent {
             }
         }
         let request = self.next_request.fetch_add(1, Ordering::Relaxed);
-        Ok(Upload::new(self, manifest, format!("r{request}"), slot))
+        // With the start in it: a directory that an earlier life left and that could not be
+        // swept must not be in the way.
+        let name = format!("r{:x}-{request}", self.started);
+        Ok(Upload::new(self, manifest, name, slot))
     }
 
     /// The state as last published; never waits for an apply.

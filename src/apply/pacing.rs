@@ -75,7 +75,7 @@ impl Tx {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);
                 self.record.pending = None;
-                if foreign {
+                if foreign || plan_id.is_empty() {
                     self.record.forget_baseline();
                 } else {
                     self.worker_loaded(plan_id);

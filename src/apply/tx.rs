@@ -51,6 +51,8 @@ pub(super) struct Tx {
     pub(super) last_reload_end: Option<Instant>,
     /// An abort that could not be finished: the next apply finishes it first.
     pub(super) unfinished: bool,
+    /// A state was found at the start.
+    pub(super) found: bool,
     /// The record in memory is ahead of the one on disk.
     pub(super) unsaved: bool,
     /// A worker came from nowhere and nothing has been done about it yet, whoever saw it
