@@ -16,6 +16,7 @@ use super::agent::Agent;
 use super::machine::{Event, Phase};
 use super::outcome::Report;
 use super::port::words;
+use super::record::PhaseNote;
 use super::run::at_backup;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -46,11 +47,6 @@ impl Tx {
         touched: bool,
     ) -> Answer {
         let performed = self.undo(agent, &failure);
-        if let Some(pending) = &mut self.record.pending {
-            // It is never dropped; what it loads now is the restored set.
-            pending.plan_id.clone_from(&self.record.lkg_plan_id);
-            pending.fold = hex(&self.tree.fold());
-        }
         let reloaded = performed && touched && self.reload_restored(agent);
         report.rollback = Some(Rollback {
             performed,
@@ -107,22 +103,46 @@ impl Tx {
     /// Puts the last known good set back. False if the disk did not let it; the next
     /// apply, the background look or a restart tries again.
     pub(super) fn undo(&mut self, agent: &Agent, failure: &Failure) -> bool {
-        let noted = self.step(agent, Event::Failed(failure.stage), |note| {
-            note.failure = Some(failure.clone());
-        });
-        if let Err(error) = noted {
-            // Without the note a restart rolls forward, finds the staged files gone, and
-            // comes to the same restore.
-            let _ = error.at(failure.stage);
-        }
-        match self.restore(agent) {
+        self.record.applied_plan_id.clear();
+        self.degrade(agent, &failure.message);
+        self.unfinished = true;
+        match self
+            .begin_restore(agent, failure)
+            .and_then(|()| self.restore(agent))
+        {
             Ok(()) => true,
             Err(error) => {
                 log::error!(error:% = words(&error); "the last known good set cannot be restored yet");
-                self.unfinished = true;
                 false
             }
         }
+    }
+
+    /// Records that the tree is being restored, before the first step of it.
+    ///
+    /// With an intent on disk a small note is enough, and even that may be lost: a restart
+    /// then finishes the intent, finds that the tree does not fold to it, and comes to the
+    /// same restore. From rest nothing else says that the tree may be a mix, so the whole
+    /// record is saved, and without it nothing is touched.
+    pub(super) fn begin_restore(
+        &mut self,
+        agent: &Agent,
+        failure: &Failure,
+    ) -> Result<(), StoreError> {
+        let with_intent = self.record.intent.is_some();
+        if let Err(error) = self.enter(Event::Failed(failure.stage)) {
+            let _ = error.at(failure.stage);
+            self.phase = Some(Phase::Aborting);
+        }
+        if !with_intent {
+            return self.save(agent);
+        }
+        let mut note = PhaseNote::of(Phase::Aborting);
+        note.failure = Some(failure.clone());
+        if let Err(error) = agent.state_file.save_phase(self.record.txn, &note) {
+            log::warn!(error:% = words(&error); "that the apply is being undone cannot be noted");
+        }
+        Ok(())
     }
 
     /// Restores and takes note of what disk holds then. The record is not saved yet.
@@ -160,9 +180,12 @@ impl Tx {
         }
         self.record.made_dirs.extend(restored.dirs_made);
         self.record.intent = None;
+        let (fold, holds) = (hex(&self.tree.fold()), self.holds_last_known_good());
+        self.record.pending_loads_restored(&fold, holds);
         self.retire_journal();
         self.prune(agent);
         self.unfinished = false;
+        self.unsaved = true;
         if let Err(error) = self.enter(Event::Restored) {
             let _ = error.at(Stage::Write);
             self.phase = None;
@@ -178,13 +201,15 @@ impl Tx {
     /// Finishes what an earlier apply could not: its undoing, or its save.
     pub(super) fn heal(&mut self, agent: &Agent) -> Result<(), Failure> {
         if self.unfinished {
-            self.restore(agent).map_err(|error| {
+            // Whether it was recorded before is not known to be so.
+            self.phase = Some(Phase::Aborting);
+            let restored = self.save(agent).and_then(|()| self.restore(agent));
+            restored.map_err(|error| {
                 at_backup(format!(
                     "an earlier apply cannot be undone yet: {}",
                     words(&error)
                 ))
             })?;
-            self.unsaved = true;
             log::info!("an earlier apply is undone now");
         }
         if self.unsaved {

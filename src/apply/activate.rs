@@ -161,12 +161,12 @@ impl Tx {
     /// Reloads what is on disk, after a look at it. The outcome is counted, the end of the
     /// reload starts the pacing window, and the worker and its inventory are up to date.
     pub(super) fn reload(&mut self, agent: &Agent) -> Activation {
-        if let Err(message) = self.look_before_reload(agent) {
+        if let Err((message, verdict)) = self.look_before_reload(agent) {
             agent.metrics.reloads.of(ReloadResult::Refused).inc();
             return Activation::Refused {
                 reload: Reload::default(),
                 message,
-                verdict: true,
+                verdict,
             };
         }
         // Asked now: an identity from before would take a worker that came up by itself
@@ -246,7 +246,10 @@ impl Tx {
 
     /// The look that a fuse gets before the current goes through it: some files end more
     /// than the reload. It never refuses what HAProxy would accept.
-    fn look_before_reload(&self, agent: &Agent) -> Result<(), String> {
+    ///
+    /// The words of a refusal, and whether it is about the bytes: a file that cannot be read
+    /// says nothing about them.
+    fn look_before_reload(&self, agent: &Agent) -> Result<(), (String, bool)> {
         let config = agent.settings.config.as_str();
         let mut bytes = Vec::new();
         let read = agent
@@ -255,9 +258,10 @@ impl Tx {
             .open(config)
             .and_then(|file| file.take(MAX_FILES_BYTES + 1).read_to_end(&mut bytes));
         if let Err(error) = read {
-            return Err(format!(
+            let message = format!(
                 "{config} cannot be read ({error}); no reload was sent, because HAProxy 3.2 and 3.4 end when it is missing"
-            ));
+            );
+            return Err((message, false));
         }
         match &self.worker {
             // A worker that has never answered may be of any version, so the strictest
@@ -265,7 +269,7 @@ impl Tx {
             None => lexical::precheck(&bytes),
             Some(info) => lexical::before_reload(&bytes, &info.version),
         }
-        .map_err(|fault| format!("{config}: {fault}; no reload was sent"))
+        .map_err(|fault| (format!("{config}: {fault}; no reload was sent"), true))
     }
 
     /// An apply's timing while its reload is judged elsewhere.

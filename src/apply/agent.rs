@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::cli::exit::{self, Exit};
 use crate::clock::Clock;
+use crate::haproxy::deletes::Policy;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::blob::BlobFile;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub file_mode: u32,
     /// Mode bits of a new certificate.
     pub secret_mode: u32,
+    /// How deferred deletes end.
+    pub deletes: Policy,
     /// Names below the base directory that no manifest may use.
     pub reserved: ReservedPaths,
 }
@@ -70,6 +73,8 @@ pub struct Agent {
     apply: Mutex<Tx>,
     view: Mutex<Arc<View>>,
     known_bad: Mutex<KnownBad>,
+    /// Wall clock at the start, in nanoseconds.
+    started: i128,
     next_request: AtomicU64,
     pub(super) alarm: Alarm,
 }
@@ -117,6 +122,7 @@ impl Agent {
             blob: BlobFile::new(&store, blob_file),
             store,
             haproxy,
+            started: clock.wall().0,
             clock,
             metrics,
             gate: Gate::default(),
@@ -161,7 +167,10 @@ impl Agent {
             }
         }
         let request = self.next_request.fetch_add(1, Ordering::Relaxed);
-        Ok(Upload::new(self, manifest, format!("r{request}"), slot))
+        // With the start in it: a directory that an earlier life left and that could not be
+        // swept must not be in the way.
+        let name = format!("r{:x}-{request}", self.started);
+        Ok(Upload::new(self, manifest, name, slot))
     }
 
     /// The state as last published; never waits for an apply.

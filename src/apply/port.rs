@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::haproxy::batch::{Batch, BatchReport};
-use crate::haproxy::deletes::Queue;
+use crate::haproxy::deletes::{self, Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
 use crate::haproxy::master::MasterSocket;
+use crate::haproxy::ops::{Content, Touched};
+use crate::haproxy::readback::{self, Object, Verdict, Void};
 use crate::haproxy::reload::{self, ReloadOutcome};
 use crate::haproxy::wait::Deadline;
 use crate::haproxy::worker::WorkerSocket;
@@ -47,6 +49,21 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
 
     /// Runs a batch on the worker `expected`.
     fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport;
+
+    /// One pass over the deletes that wait.
+    fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass;
+
+    /// Compares what a batch touched with the files and with what its ops said.
+    ///
+    /// # Errors
+    /// Another worker than `expected` answers.
+    fn read_back(
+        &self,
+        expected: Identity,
+        touched: &Touched,
+        content: &dyn Content,
+        queue: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void>;
 
     /// Reloads what is on disk. `before` is the worker known to run now.
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
@@ -100,6 +117,27 @@ impl Haproxy for Sockets {
 
     fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport {
         batch.run(&self.worker, expected, queue, &*self.clock)
+    }
+
+    fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass {
+        deletes::pass(queue, &self.worker, policy, &*self.clock)
+    }
+
+    fn read_back(
+        &self,
+        expected: Identity,
+        touched: &Touched,
+        content: &dyn Content,
+        queue: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void> {
+        readback::read_back(
+            &self.worker,
+            expected,
+            touched,
+            content,
+            queue,
+            &*self.clock,
+        )
     }
 
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome {

@@ -100,6 +100,9 @@ pub struct Intent {
     pub tree: install::Intent,
     /// What is owned once this apply is committed.
     pub owned: BTreeMap<ManifestPath, DigestKind>,
+    /// The fold of the whole set, hex. The intent lists only what changes; a restore that
+    /// was begun and cut may have put back other paths of the journal as well.
+    pub fold: String,
 }
 
 /// The stored blob, and the plan that it belongs to.
@@ -209,6 +212,18 @@ impl Record {
             highest_epoch: self.epoch,
             reload_pending: self.pending.is_some(),
             reload_paced: false,
+        }
+    }
+
+    /// Takes the plan that a restore has put on disk, for the reload that waits: it is
+    /// never dropped, and what it loads now is that set. `holds`: disk holds all of it.
+    pub fn pending_loads_restored(&mut self, fold: &str, holds: bool) {
+        if let Some(pending) = &mut self.pending {
+            pending.plan_id.clear();
+            if holds {
+                pending.plan_id.clone_from(&self.lkg_plan_id);
+            }
+            fold.clone_into(&mut pending.fold);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::haproxy::identity::Identity;
 use crate::store::state_file::Loaded;
 use crate::store::tree::Tree;
-use crate::store::{StoreError, install, sweep};
+use crate::store::{StoreError, install, journal, sweep};
 use crate::wire::digest::hex;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
@@ -68,6 +68,7 @@ impl Agent {
             let mut tx = self.lock();
             tx.recover_worker(self, rest);
             tx.arm(self);
+            tx.expect_deletes(self);
             self.publish(&tx);
         }
         if !self.wait_for_inventory() {
@@ -102,14 +103,16 @@ impl Agent {
                 let message = format!(
                     "HAProxy did not come up after a restart in the middle of the apply: {told}"
                 );
-                tx.give_up_intent(
-                    self,
-                    Failure {
-                        stage: Stage::Reload,
-                        message,
-                    },
-                );
-                rest = Rest::Nothing;
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message,
+                };
+                match tx.give_up_intent(self, &failure) {
+                    Ok(()) => rest = Rest::Nothing,
+                    Err(error) => {
+                        log::error!(error:% = words(&error); "it cannot be put back yet; trying again");
+                    }
+                }
             }
             if self.wait_until(self.clock.now() + TRY_EVERY) {
                 return None;
@@ -182,16 +185,25 @@ impl Tx {
                 }
             }
             Recovery::Restore => {
+                self.record.applied_plan_id.clear();
+                if let Some(failure) = note.and_then(|note| note.failure) {
+                    self.degrade(agent, &failure.message);
+                }
                 self.restore(agent)?;
-                let failure = note.and_then(|note| note.failure);
-                self.aborted(agent, failure);
+                self.save(agent)?;
+                self.drop_retired(agent);
                 Rest::Nothing
             }
         };
         let mut keep: BTreeSet<String> = self.record.journal.backups().map(str::to_owned).collect();
+        // Backups that only the record on disk still names.
+        let retired = self.retired.iter().flat_map(journal::Journal::backups);
+        keep.extend(retired.map(str::to_owned));
         if let Some(intent) = &self.record.intent {
             keep.extend(intent.tree.staged().map(str::to_owned));
         }
+        agent.state_file.tidy(self.found);
+        agent.blob.tidy(self.record.blob.is_some());
         let swept = sweep::sweep(&agent.store, &keep);
         if swept.removed > 0 || swept.stuck > 0 {
             log::info!(removed = swept.removed, stuck = swept.stuck; "swept what earlier runs left");
@@ -205,6 +217,7 @@ impl Tx {
             Loaded::Absent => Ok(None),
             Loaded::Found(record, note) => {
                 self.record = record;
+                self.found = true;
                 Ok(note)
             }
             Loaded::Unusable { reason, moved_to } => {
@@ -234,43 +247,43 @@ impl Tx {
     fn roll_forward(&mut self, agent: &Agent) -> Result<Rest, StoreError> {
         let Some(intent) = self.record.intent.clone() else {
             log::error!("a phase without an intent was found; the last known good set goes back");
-            self.give_up_intent(agent, lost("the intent of the apply is missing"));
+            self.give_up_intent(agent, &lost("the intent of the apply is missing"))?;
             return Ok(Rest::Nothing);
         };
         match install::replay(&agent.store, &intent.tree) {
             Ok(()) => {}
             Err(error @ StoreError::StagedLost { .. }) => {
                 log::warn!(error:% = words(&error); "the apply cannot be finished");
-                self.give_up_intent(agent, lost(&words(&error)));
+                self.give_up_intent(agent, &lost(&words(&error)))?;
                 return Ok(Rest::Nothing);
             }
             Err(error) => return Err(error),
         }
-        self.record.owned = intent.owned;
         let now = agent.clock.wall();
-        self.tree = Tree::observe(&**agent.store.fs(), self.record.owned.keys(), now)?;
+        let tree = Tree::observe(&**agent.store.fs(), intent.owned.keys(), now)?;
+        if hex(&tree.fold()) != intent.fold {
+            let message = "the tree is not the set of the apply: a restore of the last known good set had begun, or something else wrote it";
+            log::warn!(plan_id = intent.plan_id; "{message}");
+            self.give_up_intent(agent, &lost(message))?;
+            return Ok(Rest::Nothing);
+        }
+        self.record.owned = intent.owned;
+        self.tree = tree;
         self.phase = Some(Phase::Written);
         Ok(Rest::Activate)
     }
 
-    /// Puts the last known good set back; the intent is void.
-    fn give_up_intent(&mut self, agent: &Agent, failure: Failure) {
-        // From here on a restart restores as well.
+    /// Puts the last known good set back; the intent is void. An error is tried again: an
+    /// agent whose tree is a mix must not become ready.
+    fn give_up_intent(&mut self, agent: &Agent, failure: &Failure) -> Result<(), StoreError> {
         self.phase = Some(Phase::BackedUp);
-        if self.undo(agent, &failure) {
-            self.aborted(agent, Some(failure));
-        }
-    }
-
-    fn aborted(&mut self, agent: &Agent, failure: Option<Failure>) {
         self.record.applied_plan_id.clear();
-        if let Some(failure) = failure {
-            self.degrade(agent, &failure.message);
-        }
-        self.save_quietly(agent);
-        if !self.unsaved {
-            self.drop_retired(agent);
-        }
+        self.degrade(agent, &failure.message);
+        self.begin_restore(agent, failure)?;
+        self.restore(agent)?;
+        self.save(agent)?;
+        self.drop_retired(agent);
+        Ok(())
     }
 
     fn commit_scheduled(&mut self, agent: &Agent, due: Option<i128>) {
@@ -300,7 +313,10 @@ impl Tx {
     fn recover_worker(&mut self, agent: &Agent, rest: Rest) {
         match rest {
             Rest::Nothing => {
-                if self.look_at_worker(agent) {
+                // The last life may have seen the other worker, saved that, and been cut.
+                self.look_at_worker(agent);
+                let unknown = !self.worker_known() && !self.record.applied_plan_id.is_empty();
+                if self.worker_strange || unknown {
                     self.restore_worker(agent);
                 }
             }
@@ -331,10 +347,15 @@ impl Tx {
             Activation::Loaded(reload) => {
                 self.commit_intent(agent, ResultMode::Reload, Some((report, reload)));
             }
-            Activation::Refused { message, .. } | Activation::Unreachable { message, .. } => {
+            Activation::Refused { message, .. } => {
+                self.consume_pending();
+                self.abort(agent, report, Failure { stage, message });
+            }
+            Activation::Unreachable { message, .. } => {
                 self.abort(agent, report, Failure { stage, message });
             }
             Activation::Unconfirmed { message, .. } => {
+                self.consume_pending();
                 self.keep_unconfirmed(agent);
                 self.reject(agent, report, Failure { stage, message });
             }
@@ -361,6 +382,10 @@ impl Tx {
         if let Err(error) = self.enter(event) {
             let _ = error.at(Stage::Write);
         }
+        if mode == ResultMode::Reload {
+            // A set that had joined a scheduled reload is loaded now.
+            self.consume_pending();
+        }
         self.settle(
             &intent.plan_id,
             intent.token,
@@ -376,6 +401,11 @@ impl Tx {
             None => Report::new(&intent.plan_id, Stopwatch::start(agent.clock.now())),
         };
         self.conclude(agent, report, mode);
+    }
+
+    fn consume_pending(&mut self) {
+        self.record.pending = None;
+        self.pending_at = None;
     }
 
     /// The pacing window goes on across a restart.

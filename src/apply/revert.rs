@@ -8,7 +8,6 @@ use crate::wire::result::{Failure, ResultMode, Rollback, Stage};
 
 use super::activate::Activation;
 use super::agent::Agent;
-use super::machine::Event;
 use super::outcome::{Leg, Report};
 use super::port::words;
 use super::tx::Tx;
@@ -34,12 +33,11 @@ impl Tx {
         log::info!(plan_id = lkg; "reverting to the last known good set");
         report.watch.lap(Leg::Admit, agent.clock.now());
         let asked = at_revert("a revert was under way".to_owned());
-        if let Err(error) = self.step(agent, Event::Failed(Stage::Revert), |note| {
-            note.failure = Some(asked);
-        }) {
+        if let Err(error) = self.begin_restore(agent, &asked) {
+            // Nothing was touched. Should the record be on disk all the same, a restart
+            // restores what was asked for here.
             self.phase = None;
-            let failure = error.at(Stage::Revert);
-            return self.reject(agent, report, failure);
+            return self.reject(agent, report, at_revert(words(&error)));
         }
         if let Err(error) = self.restore(agent) {
             self.unfinished = true;

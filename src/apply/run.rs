@@ -11,7 +11,8 @@ use crate::store::StoreError;
 use crate::store::install::{self, PrepareError};
 use crate::store::journal::{self, Change, Journal};
 use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
-use crate::wire::digest::ContentHash;
+use crate::store::tree::fold_of;
+use crate::wire::digest::{ContentHash, hex};
 use crate::wire::manifest::{Manifest, Mode};
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
@@ -233,6 +234,20 @@ impl Tx {
         }))
     }
 
+    /// The fold of the tree once the plan is carried out.
+    fn fold_of(&self, plan: &Plan) -> String {
+        let written: BTreeMap<_, _> = plan
+            .writes
+            .iter()
+            .map(|write| (&write.path, write.hash))
+            .collect();
+        let files = plan.owned.keys().filter_map(|path| {
+            let hash = written.get(path).copied().or_else(|| self.held(path))?;
+            Some((path, hash))
+        });
+        hex(&fold_of(files))
+    }
+
     /// HAProxy's verdict on this content, if it is remembered. Here the content is hashed,
     /// so an XXH64 manifest can be answered too.
     fn known_bad(&self, agent: &Agent, key: SetKey, plan_id: &str) -> Option<Answer> {
@@ -307,7 +322,7 @@ impl Tx {
             entries: entries.clone(),
         };
         if let Err(error) = journal::back_up(&agent.store, &entries) {
-            let _ = journal::clear(&agent.store, &taken);
+            self.retired.push(taken);
             return Err(at_backup(words(&error)));
         }
         let before = self.record.clone();
@@ -330,6 +345,7 @@ impl Tx {
                 agent.settings.config.as_str(),
             ),
             owned: plan.owned.clone(),
+            fold: self.fold_of(plan),
         });
         let recorded = self
             .enter(Event::JournalTaken)
@@ -341,10 +357,8 @@ impl Tx {
             self.record.txn = txn;
             self.phase = None;
             // A failed sync may still have left the intent on disk. It must not be found
-            // there once its backups are gone.
-            if self.save(agent).is_ok() {
-                let _ = journal::clear(&agent.store, &taken);
-            }
+            // there once its backups are gone, so they wait for the next save.
+            self.retired.push(taken);
             return Err(failure);
         }
         Ok(())

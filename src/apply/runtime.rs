@@ -7,8 +7,10 @@
 //! beyond what an op says.
 
 use crate::haproxy::batch::{BatchReport, Ended, OpOutcome};
-use crate::haproxy::ops::{self, Content, NotExecutable, Outcome};
+use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
+use crate::haproxy::readback::Verdict;
 use crate::metrics::Invariant;
+use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
@@ -19,6 +21,7 @@ use std::io::Read as _;
 use super::agent::Agent;
 use super::machine::Event;
 use super::plan::ReloadWhy;
+use super::record::PendingReload;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -47,8 +50,8 @@ impl Tx {
     /// Runs the manifest's ops; the tree is written.
     pub(super) fn runtime(&mut self, mut job: Job<'_>) -> Answer {
         let agent = job.agent;
-        let report = match self.batch(agent, &job.manifest.ops) {
-            Ok(report) => report,
+        let (report, touched) = match self.batch(agent, &job.manifest.ops) {
+            Ok(ran) => ran,
             Err(fault) => {
                 // A full queue is the controller's doing, not a batch that cannot be.
                 if fault.outcome != Outcome::QueueFull {
@@ -71,7 +74,20 @@ impl Tx {
                     // once more and comes to the same end.
                     let _ = error.at(Stage::Write);
                 }
-                self.commit(job, ResultMode::Runtime)
+                if touched
+                    .certs
+                    .values()
+                    .chain(touched.cas.values())
+                    .any(|new| *new)
+                {
+                    if let Err(error) = self.refresh_inventory(agent) {
+                        log::warn!(error; "the inventory cannot be read yet");
+                    }
+                }
+                let answer = self.commit(job, ResultMode::Runtime);
+                self.readback = Some((self.record.generation, touched));
+                agent.ring();
+                answer
             }
             Ended::Refused { .. } => self.activate(job, ReloadWhy::OpRefused),
             Ended::Unknown { words } | Ended::WorkerChanged { words } => {
@@ -94,7 +110,7 @@ impl Tx {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
             }
-            Ok(report) => {
+            Ok((report, _)) => {
                 count_refusals(agent, &report);
                 job.report.op_results = told(&report.results);
                 if let (true, Some(pending)) = (report.reached_worker, &mut self.record.pending) {
@@ -126,8 +142,97 @@ impl Tx {
         }
     }
 
+    /// Looks at what the latest batch touched. A worker that is out of step with its
+    /// files is counted and reloaded, as soon as the pacing allows.
+    pub(super) fn read_back(&mut self, agent: &Agent) {
+        let Some((generation, touched)) = self.readback.take() else {
+            return;
+        };
+        let Some(expected) = self.record.worker else {
+            return;
+        };
+        if generation != self.record.generation || touched.is_empty() {
+            return;
+        }
+        let content = Managed { agent, tx: self };
+        let seen = agent
+            .haproxy
+            .read_back(expected, &touched, &content, &self.record.deletes);
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(void) => {
+                log::debug!(reason = void.why; "no look at the worker after the batch");
+                return;
+            }
+        };
+        let mut differs = false;
+        for (object, verdict) in seen {
+            match verdict {
+                Verdict::Agrees => {}
+                Verdict::Differs { what } => {
+                    differs = true;
+                    agent.metrics.map_divergence.inc();
+                    log::error!(object:%, what; "the worker is out of step with the files");
+                }
+                Verdict::Unverified { why } => {
+                    log::warn!(object:%, reason = why; "what the worker holds could not be compared");
+                }
+            }
+        }
+        if differs {
+            self.record.worker_ops_plan_id.clear();
+            self.repair(agent);
+        }
+    }
+
+    /// A reload of the applied set, when the pacing allows it.
+    fn repair(&mut self, agent: &Agent) {
+        if self.record.pending.is_none() {
+            let due = self
+                .earliest_reload(agent)
+                .unwrap_or_else(|| agent.clock.wall().0);
+            self.record.pending = Some(PendingReload {
+                plan_id: self.record.applied_plan_id.clone(),
+                due,
+                fold: hex(&self.tree.fold()),
+                touched: true,
+            });
+            self.arm(agent);
+        }
+        self.save_quietly(agent);
+    }
+
+    /// One pass over the deletes that wait. Nothing else talks to the worker meanwhile.
+    pub(super) fn delete_some(&mut self, agent: &Agent) {
+        let before = self.record.deletes.pending();
+        let pass = agent
+            .haproxy
+            .delete(&mut self.record.deletes, agent.settings.deletes);
+        if let Some(error) = pass.error {
+            log::warn!(error; "deferred deletes got no answer; they are tried again");
+        }
+        log::debug!(waiting = self.record.deletes.pending().0.len(); "looked at deferred deletes");
+        self.deletes_at = pass.next;
+        self.count_deletes(agent);
+        if self.record.deletes.pending() != before {
+            self.save_quietly(agent);
+        }
+    }
+
+    /// Deletes wait: the background thread is to see them through.
+    pub(super) fn expect_deletes(&mut self, agent: &Agent) {
+        if !self.record.deletes.is_empty() {
+            self.deletes_at = Some(agent.clock.now());
+            agent.ring();
+        }
+    }
+
     /// Compiles and runs a batch on the worker of the record.
-    fn batch(&mut self, agent: &Agent, ops: &[Op]) -> Result<BatchReport, NotExecutable> {
+    fn batch(
+        &mut self,
+        agent: &Agent,
+        ops: &[Op],
+    ) -> Result<(BatchReport, Touched), NotExecutable> {
         let Some((worker, expected)) = self.worker.clone().zip(self.record.worker) else {
             return Err(NotExecutable {
                 index: 0,
@@ -143,7 +248,8 @@ impl Tx {
             .haproxy
             .run(&batch, expected, &mut self.record.deletes);
         self.count_deletes(agent);
-        Ok(report)
+        self.expect_deletes(agent);
+        Ok((report, batch.touched().clone()))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
 use crate::haproxy::identity::WorkerInfo;
+use crate::haproxy::ops::Touched;
 use crate::metrics::{self, DeleteKind};
 use crate::store::StoreError;
 use crate::store::tree::Tree;
@@ -42,10 +43,16 @@ pub(super) struct Tx {
     pub(super) retired: Vec<crate::store::journal::Journal>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<Instant>,
+    /// What the batch of that generation touched, to be looked at once it is answered.
+    pub(super) readback: Option<(u64, Touched)>,
+    /// When the next pass over the deferred deletes is due, monotonic.
+    pub(super) deletes_at: Option<Instant>,
     /// When the last reload ended, monotonic; refused ones count.
     pub(super) last_reload_end: Option<Instant>,
     /// An abort that could not be finished: the next apply finishes it first.
     pub(super) unfinished: bool,
+    /// A state was found at the start.
+    pub(super) found: bool,
     /// The record in memory is ahead of the one on disk.
     pub(super) unsaved: bool,
     /// A worker came from nowhere and nothing has been done about it yet, whoever saw it

@@ -26,6 +26,8 @@ pub(super) struct View {
     inventory: RuntimeInventory,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<std::time::Instant>,
+    /// When the next pass over the deferred deletes is due, monotonic.
+    pub(super) deletes_at: Option<std::time::Instant>,
     pending_due: Option<String>,
     last_apply: Option<ApplyResult>,
     violation: Option<String>,
@@ -71,6 +73,7 @@ impl View {
             haproxy: tx.haproxy(),
             inventory: tx.inventory.clone(),
             pending_at: tx.pending_at,
+            deletes_at: tx.deletes_at,
             pending_due: record
                 .pending
                 .as_ref()

@@ -133,8 +133,9 @@ impl Tx {
                 self.save_quietly(agent);
             }
             Activation::Unreachable { message, .. } => {
-                // It may still be starting: the next worker that shows up is another try.
+                // The master may still be starting: the next look is another try.
                 self.restored_worker = false;
+                self.worker_strange = true;
                 self.degrade(agent, &message);
                 self.save_quietly(agent);
             }

@@ -10,5 +10,6 @@ mod haproxy;
 mod http;
 mod ops;
 mod sandbox;
+mod soak;
 mod store;
 mod support;

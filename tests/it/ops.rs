@@ -8,9 +8,11 @@
 )]
 
 mod backends;
+mod broken;
 mod certs;
 mod deletes;
 mod maps;
+mod readback;
 mod servers;
 
 use crate::support::haproxy::{Haproxy, Version, preamble};

@@ -15,7 +15,8 @@ use crate::wire::limits::MAX_PAYLOAD_BYTES;
 use std::collections::BTreeSet;
 
 /// What the certificate is called by the worker.
-enum Stored {
+#[derive(Debug)]
+pub(crate) enum Stored {
     Name(String),
     Unknown,
     Several,
@@ -150,7 +151,7 @@ impl Runner<'_> {
 }
 
 /// The exact name, else the only one that ends in it.
-fn stored(names: &[String], cert: &str) -> Stored {
+pub(crate) fn stored(names: &[String], cert: &str) -> Stored {
     if names.iter().any(|name| name == cert) {
         return Stored::Name(cert.to_owned());
     }

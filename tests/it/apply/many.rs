@@ -16,12 +16,12 @@ use std::thread;
 const ATTEMPTS: usize = 100;
 
 /// One controller: reads the state, builds on it, sends; what it was told.
-fn race(rig: &Rig, epoch: u64, landed: &AtomicUsize) -> Vec<(String, String, Reply)> {
+fn race(rig: &Rig, name: &str, epoch: u64, landed: &AtomicUsize) -> Vec<(String, String, Reply)> {
     let config = rig.config("one");
     let mut told = Vec::new();
     for attempt in 0..ATTEMPTS {
         let state = rig.agent.state_with("?plan=0");
-        let plan = format!("e{epoch}-{attempt}");
+        let plan = format!("e{epoch}-{name}{attempt}");
         let apply = Apply::new(&plan, epoch, attempt as u64)
             .held("haproxy.cfg", config.as_bytes())
             .file("maps/host.map", format!("{plan} x\n").as_bytes())
@@ -44,13 +44,13 @@ fn racing_controllers_make_one_chain() {
     let rig = Rig::applied(Version::V3_4);
     let (old, new) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let told = thread::scope(|scope| {
-        let older = scope.spawn(|| race(&rig, 1, &old));
+        let older = scope.spawn(|| race(&rig, "a", 1, &old));
         let rig = &rig;
-        let same = scope.spawn(|| race(rig, 1, &old));
+        let same = scope.spawn(|| race(rig, "b", 1, &old));
         wait::until("the older leaders have landed some", SOON, || {
             (old.load(Ordering::SeqCst) >= 20).then_some(())
         });
-        let newer = scope.spawn(|| race(rig, 2, &new));
+        let newer = scope.spawn(|| race(rig, "", 2, &new));
         [
             older.join().unwrap(),
             same.join().unwrap(),
@@ -58,16 +58,16 @@ fn racing_controllers_make_one_chain() {
         ]
     });
     let all: Vec<_> = told.into_iter().flatten().collect();
-    let mut landed = std::collections::BTreeMap::new();
+    // From the plan that was built on to the one that landed on it.
+    let mut chain = std::collections::BTreeMap::new();
     for (built_on, plan, reply) in &all {
         match reply.status {
             200 => {
                 let answer = reply.json();
                 assert_eq!(answer["ok"], true, "{answer:#}");
                 assert_eq!(answer["mode"], "file_only", "{answer:#}");
-                // Two older leaders use the same names, so the one who was built on is the key.
-                landed.entry((built_on.clone(), plan.clone())).or_insert(0);
-                *landed.get_mut(&(built_on.clone(), plan.clone())).unwrap() += 1;
+                let fork = chain.insert(built_on.clone(), plan.clone());
+                assert_eq!(fork, None, "{built_on} was built on twice");
             }
             409 => {
                 let reason = reply.json()["reason"].as_str().unwrap().to_owned();
@@ -96,17 +96,19 @@ fn racing_controllers_make_one_chain() {
         tree(&rig.base)["maps/host.map"],
         format!("{last} x\n").as_bytes()
     );
-    // Of the newer one's applies, all but the first were built on its own.
-    let foreign = landed
-        .keys()
-        .filter(|(built_on, plan)| plan.starts_with("e2") && !built_on.starts_with("e2"))
-        .count();
-    assert_eq!(foreign, 1, "{landed:?}");
-    let after_newer = landed
-        .keys()
-        .filter(|(built_on, plan)| plan.starts_with("e1") && built_on.starts_with("e2"))
-        .count();
-    assert_eq!(after_newer, 0, "{landed:?}");
+    // From the first plan to the last one, without a gap or a fork, and never back to the
+    // older epoch.
+    let mut at = "p1".to_owned();
+    let mut links = 0;
+    while let Some(next) = chain.get(&at) {
+        assert!(
+            !(at.starts_with("e2") && next.starts_with("e1")),
+            "{at} {next}"
+        );
+        at.clone_from(next);
+        links += 1;
+    }
+    assert_eq!((at, links), (last, count));
     assert!(state.get("invariant_violation").is_none(), "{state:#}");
 }
 

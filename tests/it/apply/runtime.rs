@@ -2,8 +2,10 @@
 
 use crate::support::agent::{Apply, Setup, tree};
 use crate::support::haproxy::{Haproxy, Version, minimal, preamble};
+use crate::support::wait;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 fn with_map(base: &Path) -> String {
     format!(
@@ -178,5 +180,73 @@ fn in_place_ops_run_while_a_reload_waits() {
             before,
             "{version}: no second reload"
         );
+    }
+}
+
+#[test]
+fn a_deleted_server_goes_beside_the_applies_and_the_state_shows_it() {
+    for version in Version::ALL {
+        let site = site(version, |setup| setup);
+        let before = site.haproxy.worker_pid();
+        let smaller = site.config.replace("    server s1 127.0.0.1:1\n", "");
+        let ops = json!([
+            {"kind": "server_disable", "backend": "be", "server": "s1"},
+            {"kind": "wait_srv_removable", "backend": "be", "server": "s1", "timeout_ms": 5000},
+            {"kind": "server_del", "backend": "be", "server": "s1"},
+        ]);
+        let answer = Apply::new("p2", 1, 2)
+            .mode("auto")
+            .file("haproxy.cfg", smaller.as_bytes())
+            .held("maps/path.map", b"/a one\n")
+            .on(&site.agent.state())
+            .edit(|manifest| manifest["ops"] = ops)
+            .succeed(&site.agent, "runtime");
+        let results = answer["op_results"].as_array().unwrap();
+        assert!(
+            results.iter().all(|r| r["ok"] == true),
+            "{version} {results:?}"
+        );
+        wait::until(
+            "the server is gone and nothing waits",
+            Duration::from_secs(10),
+            || {
+                let rows = site.haproxy.ask("show servers state be").unwrap();
+                let state = site.agent.state();
+                let waiting = state["pending_deletes"]["servers"]
+                    .as_array()
+                    .unwrap()
+                    .len();
+                (!rows.contains(" s1 ") && waiting == 0).then_some(())
+            },
+        );
+        assert_eq!(site.haproxy.worker_pid(), before, "{version}");
+        let done = "haptic_agent_deferred_deletes_total{kind=\"server\",outcome=\"done\"}";
+        assert!(site.agent.sample(done) >= 1.0);
+    }
+}
+
+#[test]
+fn a_worker_out_of_step_with_its_file_is_counted_and_reloaded() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let site = site(version, |setup| setup);
+        let before = site.haproxy.worker_pid();
+        let ops = json!([
+            {"kind": "map_set", "path": "maps/path.map", "key": "/a", "value": "not what the file says"
+                .replace(' ', "-")},
+        ]);
+        let answer = site
+            .change("p2", b"/a two\n", &ops)
+            .succeed(&site.agent, "runtime");
+        assert_eq!(answer["worker_ops_plan_id"], "p2");
+        wait::until(
+            "the worker is reloaded and holds the file",
+            Duration::from_secs(10),
+            || {
+                let state = site.agent.state();
+                (state["running_plan_id"] == "p2" && site.rows().contains("/a two\n")).then_some(())
+            },
+        );
+        assert_ne!(site.haproxy.worker_pid(), before, "{version}");
+        assert!(site.agent.sample("haptic_runtime_map_divergence_total") >= 1.0);
     }
 }

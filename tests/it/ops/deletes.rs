@@ -352,16 +352,22 @@ fn another_worker_supersedes_what_waited_for_the_old_one() {
     });
 }
 
-/// Says `ready` to whoever asks.
-fn responder() -> SocketAddr {
+/// Says `ready`, or `drain` when told so, to whoever asks.
+fn responder() -> (SocketAddr, Arc<AtomicBool>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
+    let drain = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&drain);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let _ = (&stream).write_all(b"ready 100%\n");
+            let answer: &[u8] = match told.load(Ordering::SeqCst) {
+                true => b"drain\n",
+                false => b"ready 100%\n",
+            };
+            let _ = (&stream).write_all(answer);
         }
     });
-    address
+    (address, drain)
 }
 
 #[test]
@@ -373,6 +379,7 @@ fn rows_with_an_agent_check_serve_and_stay_in_maintenance() {
             Backend::start("second"),
             responder(),
         );
+        let (agent, drain) = agent;
         let mut bench = Bench::start(version, |base| serving(base, &port, first.address()));
         let to = second.address();
         let keywords = json!([
@@ -405,8 +412,67 @@ fn rows_with_an_agent_check_serve_and_stay_in_maintenance() {
                 "the agent's ready ended the maintenance on {version}"
             );
         }
+        // Enabled again, it is asked again.
+        bench.good(&json!([server("server_enable", "s2", json!({}))]));
+        let admin = |bench: &Bench| {
+            let state = bench.ask("show servers state b");
+            let row = state.lines().find(|l| l.contains(" s2 ")).unwrap();
+            row.split(' ').nth(6).unwrap().to_owned()
+        };
+        assert_eq!(admin(&bench), "0", "{version}");
+        drain.store(true, Ordering::SeqCst);
+        wait::until("the agent drains it", Duration::from_secs(10), || {
+            (admin(&bench) == "8").then_some(())
+        });
         bench.good(&json!([del("s2")]));
         bench.passes(PATIENT, |bench| bench.queue.is_empty());
         assert!(!bench.has("b", "s2"));
+        // Added now, enabled by a later batch.
+        drain.store(false, Ordering::SeqCst);
+        bench.good(&json!([server(
+            "server_add",
+            "s2",
+            json!({"address": to.ip().to_string(), "port": to.port(), "keywords": keywords})
+        ),]));
+        bench.good(&json!([server("server_enable", "s2", json!({}))]));
+        wait::until("the row serves", Duration::from_secs(10), || {
+            (get_port(port.number(), "x", "/").ok()?.body == "second").then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_reload_from_outside_in_the_middle_of_a_batch() {
+    for version in Version::ALL {
+        let (port, slow) = (Port::reserve(), Slow::start());
+        let mut bench = Bench::start(version, |base| {
+            let serving = serving(base, &port, slow.address);
+            format!("{serving}    server s2 127.0.0.1:9 disabled\n")
+        });
+        let request = slow.request(port.number());
+        let master = bench.haproxy.master_socket();
+        let socket = bench.haproxy.worker_socket();
+        let reload = thread::spawn(move || {
+            wait::until("the batch has begun", Duration::from_secs(10), || {
+                let state = crate::support::haproxy::ask(&socket, "show servers state b").ok()?;
+                let row = state.lines().find(|l| l.contains(" s1 "))?;
+                (row.split(' ').nth(6) == Some("1")).then_some(())
+            });
+            let answer = crate::support::haproxy::ask(&master, "reload").unwrap();
+            assert!(answer.contains("Success=1"), "{answer}");
+            slow.let_go();
+        });
+        let report = bench.run(&json!([
+            server("server_disable", "s1", json!({})),
+            server("wait_srv_removable", "s1", json!({"timeout_ms": 2000})),
+            server("server_set_weight", "s2", json!({"weight": 4})),
+        ]));
+        reload.join().unwrap();
+        assert!(
+            matches!(report.ended, Ended::WorkerChanged { .. }),
+            "{version}: {report:?}"
+        );
+        assert!(report.reached_worker && report.results.iter().all(|r| !r.outcome.is_ok()));
+        assert_eq!(request.join().unwrap().unwrap().status, 200, "{version}");
     }
 }

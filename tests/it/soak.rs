@@ -1,0 +1,238 @@
+//! The agent under `kill -9`, at any instant of an apply, beside a real HAProxy that
+//! serves all the while.
+//!
+//! Two sets of 20 files take turns. The configuration answers with a letter of its own
+//! and one from each map, so a worker that loaded a mix says so itself. After each kill
+//! a new agent starts; then disk, state and worker must agree on one letter, and the next
+//! apply must work.
+
+use crate::support::agent::{Agent, Apply, Setup, tree};
+use crate::support::haproxy::{Haproxy, Version, preamble};
+use crate::support::ports::Port;
+use crate::support::traffic::{Load, get_port};
+use crate::support::wait;
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Kills a version; the long run is asked for by name or by `HAPTIC_SOAK=1`.
+const KILLS: u32 = 10;
+const MANY_KILLS: u32 = 200;
+
+const MAPS: usize = 19;
+
+/// How long a worker that the agent has already seen may take to be the only one that
+/// accepts.
+const TURN: Duration = Duration::from_secs(5);
+
+#[test]
+fn killed_at_any_instant_beside_haproxy_3_0() {
+    soak(Version::V3_0, asked_for(KILLS));
+}
+
+#[test]
+fn killed_at_any_instant_beside_haproxy_3_4() {
+    soak(Version::V3_4, asked_for(KILLS));
+}
+
+#[test]
+#[ignore = "long; make soak runs it"]
+fn killed_two_hundred_times_beside_haproxy_3_0() {
+    soak(Version::V3_0, MANY_KILLS);
+}
+
+#[test]
+#[ignore = "long; make soak runs it"]
+fn killed_two_hundred_times_beside_haproxy_3_4() {
+    soak(Version::V3_4, MANY_KILLS);
+}
+
+fn asked_for(kills: u32) -> u32 {
+    match std::env::var("HAPTIC_SOAK") {
+        Ok(value) if value == "1" => MANY_KILLS,
+        Ok(_) | Err(_) => kills,
+    }
+}
+
+type Set = BTreeMap<String, Vec<u8>>;
+
+/// 20 files that answer with one letter.
+fn set(base: &Path, port: u16, letter: char) -> Set {
+    let mut answer = letter.to_string();
+    let mut files = Set::new();
+    for n in 0..MAPS {
+        answer.push_str(&format!("%[str(k),map(maps/{n}.map)]"));
+        files.insert(
+            format!("maps/{n}.map"),
+            format!("k {letter}\n").into_bytes(),
+        );
+    }
+    let config = format!(
+        "{}frontend front\n    bind 127.0.0.1:{port}\n    http-request return status 200 content-type text/plain lf-string \"{answer}\"\n",
+        preamble(base)
+    );
+    files.insert("haproxy.cfg".to_owned(), config.into_bytes());
+    files
+}
+
+fn other(letter: char) -> char {
+    if letter == 'A' { 'B' } else { 'A' }
+}
+
+fn request(base: &Path, port: u16, letter: char, agent: &Agent, seq: u64) -> Apply {
+    let mut apply = Apply::new(&letter.to_string(), 1, seq).on(&agent.state());
+    for (path, bytes) in set(base, port, letter) {
+        apply = apply.file(&path, &bytes);
+    }
+    apply
+}
+
+/// Disk, state and worker agree, and nothing is left in the staging directory. The letter.
+fn agreed(base: &Path, port: u16, agent: &Agent, what: &str) -> char {
+    let disk = tree(base);
+    let letter = ['A', 'B']
+        .into_iter()
+        .find(|letter| set(base, port, *letter) == disk)
+        .unwrap_or_else(|| panic!("{what}: a mix on disk: {:?}", disk.keys()));
+    for query in ["", "?verify=1"] {
+        let state = agent.state_with(query);
+        for role in [
+            "applied_plan_id",
+            "running_plan_id",
+            "worker_ops_plan_id",
+            "lkg_plan_id",
+        ] {
+            assert_eq!(state[role], letter.to_string(), "{what}: {role}: {state:#}");
+        }
+        assert_eq!(
+            state["files"].as_object().unwrap().len(),
+            MAPS + 1,
+            "{what}"
+        );
+        assert!(
+            state.get("invariant_violation").is_none(),
+            "{what}: {state:#}"
+        );
+    }
+    let want = letter.to_string().repeat(MAPS + 1);
+    wait::until_ok(
+        &format!("{what}: {letter} is served"),
+        TURN,
+        || match get_port(port, "any", "/") {
+            Ok(answer) if answer.body == want => Ok(()),
+            answer => Err(answer),
+        },
+    );
+    let staged = base.join(".haptic-tmp");
+    assert_eq!(std::fs::read_dir(staged).unwrap().count(), 0, "{what}");
+    let backups = base.join(".haptic-lkg");
+    assert_eq!(std::fs::read_dir(backups).unwrap().count(), 0, "{what}");
+    letter
+}
+
+/// The same numbers each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// Bare reloads under the same load: what HAProxy itself fails.
+fn bare_failures(haproxy: &Haproxy, port: u16, reloads: u32) -> u64 {
+    let load = Load::start(port, "any", "/");
+    for _ in 0..reloads {
+        let before = haproxy.worker_pid();
+        haproxy.ask_master("reload").unwrap();
+        wait::until("another worker", TURN, || {
+            let info = haproxy.ask("show info").ok()?;
+            let pid = info.lines().find_map(|line| line.strip_prefix("Pid: "))?;
+            (pid.trim() != before.to_string()).then_some(())
+        });
+    }
+    load.stop().failed
+}
+
+fn soak(version: Version, kills: u32) {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("base");
+    std::fs::create_dir(&base).unwrap();
+    let hold = Port::reserve();
+    let port = hold.number();
+    let first = set(&base, port, 'A');
+    for (path, bytes) in &first {
+        let path = base.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    let config = String::from_utf8(first["haproxy.cfg"].clone()).unwrap();
+    let haproxy = Haproxy::start(version, &base, &config);
+    let bare = bare_failures(&haproxy, port, 10);
+    let setup = Setup::new(&base).with("--reload-interval-min", "0");
+    let mut agent = setup.start();
+    let mut seq = 1;
+    let mut dice = Dice(0x5eed ^ u64::from(kills));
+    let mut letter = 'A';
+    let began = Instant::now();
+    request(&base, port, letter, &agent, seq).succeed(&agent, "reload");
+    let usual = u64::try_from(began.elapsed().as_micros())
+        .unwrap()
+        .max(20_000);
+    let load = Load::start(port, "any", "/");
+    let (mut forward, mut back, mut answered) = (0, 0, 0);
+    for kill in 0..kills {
+        let what = format!("{version}, kill {kill}");
+        seq += 1;
+        let wanted = other(letter);
+        let bytes = request(&base, port, wanted, &agent, seq).request();
+        let api = agent.api();
+        let client = std::thread::spawn(move || {
+            // Whatever comes: the agent dies under it.
+            let mut stream = TcpStream::connect(api).ok()?;
+            stream.write_all(&bytes).ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.contains("\"ok\":true").then_some(())
+        });
+        let instant = Instant::now() + Duration::from_micros(dice.below(usual + usual / 4));
+        while Instant::now() < instant {
+            std::thread::yield_now();
+        }
+        agent.kill();
+        let acked = client.join().unwrap().is_some();
+        agent = setup.start();
+        let found = agreed(&base, port, &agent, &what);
+        if acked {
+            answered += 1;
+            assert_eq!(found, wanted, "{what}: an answered apply is gone");
+        }
+        if found == wanted {
+            forward += 1;
+        } else {
+            back += 1;
+        }
+        seq += 1;
+        letter = other(found);
+        request(&base, port, letter, &agent, seq).succeed(&agent, "reload");
+        assert_eq!(agreed(&base, port, &agent, &what), letter);
+    }
+    let seen = load.stop();
+    println!(
+        "{version}: {kills} kills in {:?}: {forward} applies finished ({answered} had been answered), {back} not begun; {} requests, {} failed ({bare} in 10 bare reloads)",
+        began.elapsed(),
+        seen.good,
+        seen.failed
+    );
+    // Two or three reloads a kill; where a bare one loses nothing, none of these does.
+    assert!(
+        seen.failed <= bare * u64::from(kills),
+        "{version}: {seen:?}, {bare} in 10 bare reloads"
+    );
+    assert!(seen.good > 100, "{seen:?}");
+}
