@@ -194,6 +194,8 @@ impl Tx {
                 Rest::Nothing
             }
         };
+        // What an earlier life could not remove; the record keeps the names until it is gone.
+        self.prune(agent);
         let mut keep: BTreeSet<String> = self.record.journal.backups().map(str::to_owned).collect();
         // Backups that only the record on disk still names.
         let retired = self.retired.iter().flat_map(journal::Journal::backups);
