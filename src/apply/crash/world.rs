@@ -79,7 +79,7 @@ pub(super) enum Ended {
     Result(Box<ApplyResult>),
     Conflict(Box<Conflict>),
     Missing,
-    Part(PartError),
+    Part(#[allow(dead_code, reason = "shown when a test fails")] PartError),
 }
 
 impl Ended {
@@ -358,10 +358,7 @@ impl World {
         let on_disk = self.on_disk(what);
         let state = self.state();
         let record = self.record();
-        assert!(
-            !self.agent.lock().unsaved,
-            "{what}: the state is not saved"
-        );
+        assert!(!self.agent.lock().unsaved, "{what}: the state is not saved");
         assert!(!self.agent.lock().unfinished, "{what}: not undone");
         assert_eq!(record.phase, None, "{what}");
         assert_eq!(record.intent, None, "{what}");
@@ -397,7 +394,8 @@ impl World {
     fn check_roles(&self, what: &str, on_disk: &str, state: &State, record: &Record) {
         let loaded = self.haproxy.loaded();
         let running = sets::name_of(&loaded).unwrap_or("a mix");
-        let same = |id: &str, set: &str| id == set || (id.starts_with("again-") && id.ends_with(set));
+        let same =
+            |id: &str, set: &str| id == set || (id.starts_with("again-") && id.ends_with(set));
         if !state.applied_plan_id.is_empty() {
             assert!(
                 same(&state.applied_plan_id, on_disk),
@@ -427,9 +425,17 @@ impl World {
                 );
             }
         }
-        if let Some(blob) = record.blob.as_ref().filter(|b| b.plan_id == record.applied_plan_id) {
+        if let Some(blob) = record
+            .blob
+            .as_ref()
+            .filter(|b| b.plan_id == record.applied_plan_id)
+        {
             if state.applied_plan_stored {
-                assert_eq!(self.fs.read(BLOB).unwrap(), blob.plan_id.as_bytes(), "{what}");
+                assert_eq!(
+                    self.fs.read(BLOB).unwrap(),
+                    blob.plan_id.as_bytes(),
+                    "{what}"
+                );
             }
         }
     }
