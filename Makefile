@@ -43,8 +43,8 @@ man: ## writes the manual pages and help snapshots from the flag table
 soak: servers ## the long tests, bounded
 	$(CARGO) test --release --locked -- --ignored --test-threads=1
 
-bench: servers ## the figures that README promises
-	$(CARGO) bench --locked
+bench: servers static ## the figures that README promises
+	$(CARGO) bench --locked --bench bench
 
 demo: build ## a story on the terminal with a real HAProxy
 	$(CARGO) run --quiet --release --locked --example demo
@@ -56,6 +56,8 @@ static: ## a release binary without a dynamic loader, target/static/haptic-agent
 	@if readelf -lW target/static/haptic-agent | grep -q 'INTERP'; then echo 'the binary asks for a dynamic loader' >&2; exit 1; fi
 	@if readelf -SW target/static/haptic-agent | grep -q '\.symtab'; then echo 'the binary is not stripped' >&2; exit 1; fi
 	@./target/static/haptic-agent --version
+	@if [ "$$(id -u)" = 0 ]; then empty=$$(mktemp -d) && cp target/static/haptic-agent "$$empty/" && \
+	  { chroot "$$empty" /haptic-agent --version >/dev/null || { echo 'the binary does not run in an empty root directory' >&2; exit 1; }; }; rm -r "$$empty"; fi
 	@printf '%s bytes\n' "$$(stat -c %s target/static/haptic-agent)"
 
 install: ## binary, manual page and systemd unit into DESTDIR PREFIX

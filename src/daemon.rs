@@ -20,6 +20,7 @@ use crate::cli::exit::{self, Exit};
 use crate::cli::{Config, Durability};
 use crate::clock;
 use crate::error::Report;
+use crate::haproxy::deletes::Policy;
 use crate::haproxy::{MasterSocket, WorkerSocket};
 use crate::http::limits::{API_CONNECTIONS, METRICS_CONNECTIONS};
 use crate::http::{BasicAuth, Deadlines, ListenAddr, Server, ServerConfig, Stopper};
@@ -129,6 +130,10 @@ fn agent(config: &Config, store: Store, metrics: Arc<Metrics>) -> Agent {
         reload_interval: config.reload_interval_min,
         file_mode: config.file_mode.bits(),
         secret_mode: config.secret_mode.bits(),
+        deletes: Policy {
+            grace: config.delete_grace,
+            cut: config.delete_cut,
+        },
         reserved: ReservedPaths::new(config.reserved_paths()),
     };
     Agent::new(

@@ -4,13 +4,14 @@
 //! undoing itself can fail is the case that `unfinished` is for. Either way the applied
 //! plan is unknown afterwards, because the controller's next step has to be a full set.
 
-use crate::metrics::{Label as _, RejectStage};
+use crate::metrics::{Invariant, Label as _, RejectStage};
 use crate::store::StoreError;
 use crate::store::restore::{self, Restored};
 use crate::wire::digest::hex;
 use crate::wire::result::{Failure, ResultMode, Rollback, Stage};
 use crate::wire::state::Degraded;
 
+use super::activate::Activation;
 use super::agent::Agent;
 use super::machine::{Event, Phase};
 use super::outcome::Report;
@@ -32,13 +33,50 @@ impl Tx {
     }
 
     /// NACK after the first rename: the last known good set goes back.
-    pub(super) fn abort(&mut self, agent: &Agent, mut report: Report, failure: Failure) -> Answer {
+    pub(super) fn abort(&mut self, agent: &Agent, report: Report, failure: Failure) -> Answer {
+        self.abort_after(agent, report, failure, false)
+    }
+
+    /// The same where commands may have changed the worker: it is reloaded with the
+    /// restored set, or it would go on with a part of the refused one.
+    pub(super) fn abort_after(
+        &mut self,
+        agent: &Agent,
+        mut report: Report,
+        failure: Failure,
+        touched: bool,
+    ) -> Answer {
         let performed = self.undo(agent, &failure);
+        let reloaded = performed && touched && self.reload_restored(agent);
         report.rollback = Some(Rollback {
             performed,
-            reloaded: false,
+            reloaded,
         });
         self.reject(agent, report, failure)
+    }
+
+    /// The recovery reload. That it can fail too never closes the agent: an operator
+    /// needs it most then.
+    fn reload_restored(&mut self, agent: &Agent) -> bool {
+        self.record.applied_plan_id.clear();
+        match self.reload(agent) {
+            Activation::Loaded(_) => {
+                let lkg = self.record.lkg_plan_id.clone();
+                if self.holds_last_known_good() {
+                    self.worker_loaded(&lkg);
+                } else {
+                    self.record.forget_worker();
+                }
+                true
+            }
+            Activation::Refused { message, .. }
+            | Activation::Unconfirmed { message, .. }
+            | Activation::Unreachable { message, .. } => {
+                self.record.forget_worker();
+                self.violated(agent, Invariant::RecoveryReload, &message);
+                false
+            }
+        }
     }
 
     /// Records and answers a failure; the applied plan is unknown from here on.

@@ -40,7 +40,7 @@ impl Tx {
     pub(super) fn activate(&mut self, mut job: Job<'_>, why: ReloadWhy) -> Answer {
         let agent = job.agent;
         if let Some(due) = self.earliest_reload(agent) {
-            return self.schedule(job, due);
+            return self.schedule(job, due, why);
         }
         log::info!(plan_id = job.manifest.plan_id, why = why.as_str(); "reloading");
         match self.reload(agent) {
@@ -66,7 +66,7 @@ impl Tx {
                     stage: Stage::Reload,
                     message,
                 };
-                let answer = self.abort(agent, job.report, failure);
+                let answer = self.abort_after(agent, job.report, failure, job.touched);
                 if let (true, Answer::Result(nack)) = (verdict, &answer) {
                     agent
                         .known_bad()
@@ -89,7 +89,7 @@ impl Tx {
                     stage: Stage::Reload,
                     message,
                 };
-                self.abort(agent, job.report, failure)
+                self.abort_after(agent, job.report, failure, job.touched)
             }
         }
     }
@@ -104,19 +104,27 @@ impl Tx {
     }
 
     /// Puts the reload off to `due`.
-    fn schedule(&mut self, job: Job<'_>, due: i128) -> Answer {
+    fn schedule(&mut self, mut job: Job<'_>, due: i128, why: ReloadWhy) -> Answer {
         log::info!(plan_id = job.manifest.plan_id; "the reload waits for the pacing window to end");
         self.record.pending = Some(PendingReload {
             plan_id: job.manifest.plan_id.clone(),
             due,
             fold: hex(&self.tree.fold()),
+            touched: job.touched,
         });
         self.arm(job.agent);
+        if job.touched {
+            // A part of the batch ran: until the reload nobody knows what the worker holds.
+            self.record.worker_ops_plan_id.clear();
+        }
+        if why == ReloadWhy::Asked {
+            self.run_in_place(&mut job);
+        }
         self.end_scheduled(job, due)
     }
 
     /// A reload is pending already: it loads this set as well, when it is due.
-    pub(super) fn join_pending(&mut self, job: Job<'_>) -> Answer {
+    pub(super) fn join_pending(&mut self, mut job: Job<'_>) -> Answer {
         let Some(pending) = &mut self.record.pending else {
             let failure = Failure {
                 stage: Stage::Write,
@@ -127,6 +135,7 @@ impl Tx {
         pending.plan_id.clone_from(&job.manifest.plan_id);
         pending.fold = hex(&self.tree.fold());
         let due = pending.due;
+        self.run_in_place(&mut job);
         self.end_scheduled(job, due)
     }
 
@@ -144,12 +153,6 @@ impl Tx {
             scheduled_at: Some(crate::clock::UnixNanos(due).rfc3339()),
             ..Reload::default()
         });
-        if !job.manifest.in_place_ops.is_empty() {
-            job.report.error = Some(Failure {
-                stage: Stage::InPlace,
-                message: "this version of the agent runs no in-place ops: the worker keeps what it has until the scheduled reload".to_owned(),
-            });
-        }
         let answer = self.commit(job, ResultMode::Scheduled);
         agent.ring();
         answer
@@ -187,6 +190,8 @@ impl Tx {
                 reload.output = said(&log.words());
                 self.record.worker = Some(worker.identity);
                 self.worker = Some(worker);
+                self.record.deletes.supersede_all("HAProxy was reloaded");
+                self.count_deletes(agent);
                 if let Err(error) = self.refresh_inventory(agent) {
                     log::warn!(error; "the new worker's inventory cannot be read yet");
                 }
@@ -202,7 +207,7 @@ impl Tx {
                 let message = reload
                     .output
                     .clone()
-                    .unwrap_or_else(|| "HAProxy refused the reload and did not say why".to_owned());
+                    .unwrap_or_else(|| "HAProxy refused the reload and did not say why; its own log does (3.0 needs a writable /dev/shm to say it here)".to_owned());
                 let refused = Activation::Refused {
                     reload,
                     message,

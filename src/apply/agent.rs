@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::cli::exit::{self, Exit};
 use crate::clock::Clock;
+use crate::haproxy::deletes::Policy;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::blob::BlobFile;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub file_mode: u32,
     /// Mode bits of a new certificate.
     pub secret_mode: u32,
+    /// How deferred deletes end.
+    pub deletes: Policy,
     /// Names below the base directory that no manifest may use.
     pub reserved: ReservedPaths,
 }

@@ -2,6 +2,7 @@
 
 use crate::store::install;
 use crate::store::journal;
+use crate::store::stage::StagedBlob;
 use crate::wire::digest::hex;
 use crate::wire::manifest::Token;
 use crate::wire::path::ManifestPath;
@@ -29,6 +30,10 @@ impl Tx {
             job.manifest.plan_schema_version,
             mode,
         );
+        if job.baseline_gone {
+            self.record.applied_plan_id.clear();
+            self.record.worker_ops_plan_id.clear();
+        }
         self.restored_worker = false;
         self.check_invariants(&job, mode);
         self.rest(agent);
@@ -102,13 +107,14 @@ impl Tx {
 
     /// The blob belongs to the plan that brought it. A plan that is applied again without
     /// one keeps it, because a controller may split one plan over several applies.
-    fn store_blob(&mut self, agent: &Agent, plan_id: &str, blob: Option<Vec<u8>>) {
-        if let Some(bytes) = blob {
-            self.record.blob = match agent.blob.replace(&bytes) {
-                Ok(sha256) => Some(BlobRef {
+    fn store_blob(&mut self, agent: &Agent, plan_id: &str, blob: Option<StagedBlob>) {
+        if let Some(blob) = blob {
+            let hash = blob.hash;
+            self.record.blob = match agent.blob.adopt(blob) {
+                Ok(()) => Some(BlobRef {
                     plan_id: plan_id.to_owned(),
-                    sha256: hex(&sha256),
-                    size: bytes.len() as u64,
+                    sha256: hex(&hash.sha256),
+                    size: hash.size,
                 }),
                 Err(error) => {
                     log::warn!(error:% = words(&error); "the plan blob cannot be stored");

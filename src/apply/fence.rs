@@ -25,6 +25,8 @@ pub struct Baseline {
     pub highest_epoch: u64,
     /// Whether a reload waits, so that in-place ops of this apply would run.
     pub reload_pending: bool,
+    /// Whether a reload asked for now would have to wait, so that they would run too.
+    pub reload_paced: bool,
 }
 
 impl Baseline {
@@ -50,9 +52,8 @@ impl Baseline {
         if manifest.expected_prev_token != self.applied_token {
             return Err(self.conflict(ConflictReason::PrevMismatch));
         }
-        // Mode `reload` may turn into a scheduled one, which runs them as well.
         let in_place_would_run = !manifest.in_place_ops.is_empty()
-            && (self.reload_pending || manifest.mode == Mode::Reload);
+            && (self.reload_pending || (self.reload_paced && manifest.mode == Mode::Reload));
         if in_place_would_run
             && manifest.expected_worker_ops_plan_id.as_deref()
                 != Some(self.worker_ops_plan_id.as_str())
@@ -206,8 +207,13 @@ mod tests {
             Some(ConflictReason::WorkerOpsMismatch)
         );
         apply.mode = Mode::Reload;
+        assert_eq!(verdict(&known(), &apply), None);
+        let paced = Baseline {
+            reload_paced: true,
+            ..known()
+        };
         assert_eq!(
-            verdict(&known(), &apply),
+            verdict(&paced, &apply),
             Some(ConflictReason::WorkerOpsMismatch)
         );
         apply.expected_worker_ops_plan_id = Some("p1".into());

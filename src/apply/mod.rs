@@ -31,6 +31,7 @@ mod pacing;
 mod recover;
 mod revert;
 mod run;
+mod runtime;
 mod tx;
 mod view;
 mod watch;

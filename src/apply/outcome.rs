@@ -155,16 +155,16 @@ impl Tx {
             result.mode.as_str(),
             self.record.generation,
             self.tree.files().len(),
-            millis(elapsed),
+            u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         );
-        let (plan_id, mode, generation, files, total_ms) = told;
+        let (plan_id, mode, generation, files, total_us) = told;
         match &result.error {
             None => {
-                log::info!(plan_id, mode, generation, files, total_ms; "apply done");
+                log::info!(plan_id, mode, generation, files, total_us; "apply done");
             }
             Some(failure) => {
                 log::error!(
-                    plan_id, mode, generation, files, total_ms,
+                    plan_id, mode, generation, files, total_us,
                     stage = failure.stage.as_str(), error = failure.message.as_str();
                     "apply failed"
                 );

@@ -86,8 +86,12 @@ impl Tx {
                 reload, message, ..
             } => {
                 report.reload = Some(reload);
-                self.record.pending = None;
-                self.abort(agent, report, Failure { stage, message });
+                let touched = self
+                    .record
+                    .pending
+                    .take()
+                    .is_some_and(|pending| pending.touched);
+                self.abort_after(agent, report, Failure { stage, message }, touched);
             }
             Activation::Unconfirmed { reload, message } => {
                 report.reload = Some(reload);
@@ -138,22 +142,37 @@ impl Agent {
         self.alarm.rang.notify_all();
     }
 
-    /// The background thread: fires pending reloads when they are due and looks at the
-    /// worker now and then. Returns when [`Agent::stop`] was called.
+    /// The background thread: fires pending reloads when they are due, sees deferred
+    /// deletes through, and looks at the worker now and then. Returns when
+    /// [`Agent::stop`] was called.
     pub fn keep(&self) {
         let mut next_look = self.clock.now() + LOOK_EVERY;
         loop {
-            let due = self.view().pending_at;
-            let wake = due.map_or(next_look, |due| due.min(next_look));
+            let view = self.view();
+            let wake = [view.pending_at, view.deletes_at]
+                .into_iter()
+                .flatten()
+                .fold(next_look, Instant::min);
+            drop(view);
             if self.wait_until(wake) {
                 return;
             }
             let now = self.clock.now();
-            if due.is_some_and(|due| due <= now) {
+            {
                 let mut tx = self.lock();
-                let still_due = tx.pending_at.is_some_and(|due| due <= now);
-                tx.fire_if_due(self, still_due);
-                self.publish(&tx);
+                let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+                let (reload, deletes) = (is_due(tx.pending_at), is_due(tx.deletes_at));
+                if reload {
+                    tx.fire_if_due(self, true);
+                }
+                if deletes {
+                    tx.delete_some(self);
+                }
+                let looked = tx.readback.is_some();
+                tx.read_back(self);
+                if reload || deletes || looked {
+                    self.publish(&tx);
+                }
             }
             if now >= next_look {
                 self.look();

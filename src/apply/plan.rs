@@ -43,8 +43,8 @@ pub enum ReloadWhy {
     WorkerUnknown,
     /// An op of unknown kind, or one that does not compile.
     OpsNotExecutable,
-    /// Ops that this version answers with a reload.
-    OpsNotSupported,
+    /// The worker refused an op of the batch.
+    OpRefused,
 }
 
 impl ReloadWhy {
@@ -56,7 +56,7 @@ impl ReloadWhy {
             Self::BaselineUnknown => "the applied plan is unknown",
             Self::WorkerUnknown => "the worker is not the one that loaded the applied plan",
             Self::OpsNotExecutable => "an op of the batch is not executable",
-            Self::OpsNotSupported => "runtime ops are answered with a reload",
+            Self::OpRefused => "the worker refused an op of the batch",
         }
     }
 }
@@ -68,6 +68,8 @@ pub enum Way {
     JoinPending,
     /// Reload, or schedule one inside the pacing window.
     Reload(ReloadWhy),
+    /// The files land and the ops run on the worker.
+    Runtime,
     /// Files changed and no command is needed.
     FileOnly,
     /// Nothing to do.
@@ -108,7 +110,7 @@ pub fn choose(manifest: &Manifest, situation: Situation) -> Way {
         return Way::Reload(ReloadWhy::WorkerUnknown);
     }
     if !manifest.ops.is_empty() {
-        return Way::Reload(ReloadWhy::OpsNotSupported);
+        return Way::Runtime;
     }
     if situation.changes {
         Way::FileOnly
@@ -386,7 +388,7 @@ mod tests {
                 },
                 Way::Reload(ReloadWhy::WorkerUnknown),
             ),
-            (&with_ops, calm, Way::Reload(ReloadWhy::OpsNotSupported)),
+            (&with_ops, calm, Way::Runtime),
             (
                 &with_ops,
                 Situation {

@@ -1,4 +1,4 @@
-//! HAProxy as an apply sees it: four questions and one command.
+//! HAProxy as an apply sees it: four questions, a batch and a reload.
 //!
 //! The trait exists so that the step machine can be driven against a model, with every
 //! crash point enumerated. [`Sockets`] is the only implementation that talks.
@@ -8,9 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::haproxy::batch::{Batch, BatchReport};
+use crate::haproxy::deletes::{self, Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
 use crate::haproxy::master::MasterSocket;
+use crate::haproxy::ops::{Content, Touched};
+use crate::haproxy::readback::{self, Object, Verdict, Void};
 use crate::haproxy::reload::{self, ReloadOutcome};
 use crate::haproxy::wait::Deadline;
 use crate::haproxy::worker::WorkerSocket;
@@ -42,6 +46,24 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
     /// # Errors
     /// A listing was refused, cut or not understood.
     fn inventory(&self) -> Result<RuntimeInventory, String>;
+
+    /// Runs a batch on the worker `expected`.
+    fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport;
+
+    /// One pass over the deletes that wait.
+    fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass;
+
+    /// Compares what a batch touched with the files and with what its ops said.
+    ///
+    /// # Errors
+    /// Another worker than `expected` answers.
+    fn read_back(
+        &self,
+        expected: Identity,
+        touched: &Touched,
+        content: &dyn Content,
+        queue: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void>;
 
     /// Reloads what is on disk. `before` is the worker known to run now.
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
@@ -91,6 +113,31 @@ impl Haproxy for Sockets {
     fn inventory(&self) -> Result<RuntimeInventory, String> {
         RuntimeInventory::read(&self.worker, Deadline::after(INVENTORY_TIMEOUT))
             .map_err(|error| words(&error))
+    }
+
+    fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport {
+        batch.run(&self.worker, expected, queue, &*self.clock)
+    }
+
+    fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass {
+        deletes::pass(queue, &self.worker, policy, &*self.clock)
+    }
+
+    fn read_back(
+        &self,
+        expected: Identity,
+        touched: &Touched,
+        content: &dyn Content,
+        queue: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void> {
+        readback::read_back(
+            &self.worker,
+            expected,
+            touched,
+            content,
+            queue,
+            &*self.clock,
+        )
     }
 
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::haproxy::deletes::Queue;
 use crate::haproxy::identity::Identity;
 use crate::store::install;
 use crate::store::journal::Journal;
@@ -67,6 +68,9 @@ pub struct Record {
     pub intent: Option<Intent>,
     /// The reload that waits.
     pub pending: Option<PendingReload>,
+    /// Removals that wait for connections to end, with the worker they belong to.
+    #[serde(default)]
+    pub deletes: Queue,
     /// When the last reload ended, wall clock in nanoseconds; refused ones count.
     pub last_reload_end: Option<i128>,
     /// The worker that `running_plan_id` speaks of.
@@ -122,6 +126,10 @@ pub struct PendingReload {
     /// The fold of the tree that it is to load, hex. A tree of another fold is not that
     /// plan, whoever changed it and whenever.
     pub fold: String,
+    /// Commands changed the worker since: if the set is refused, the worker has to be
+    /// reloaded with the restored one.
+    #[serde(default)]
+    pub touched: bool,
 }
 
 /// How far the apply under way has come; small, written between two records.
@@ -180,6 +188,7 @@ impl Default for Record {
             phase: None,
             intent: None,
             pending: None,
+            deletes: Queue::default(),
             last_reload_end: None,
             worker: None,
             blob: None,
@@ -202,6 +211,7 @@ impl Record {
             lkg_plan_id: self.lkg_plan_id.clone(),
             highest_epoch: self.epoch,
             reload_pending: self.pending.is_some(),
+            reload_paced: false,
         }
     }
 

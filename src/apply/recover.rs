@@ -68,6 +68,7 @@ impl Agent {
             let mut tx = self.lock();
             tx.recover_worker(self, rest);
             tx.arm(self);
+            tx.expect_deletes(self);
             self.publish(&tx);
         }
         if !self.wait_for_inventory() {
@@ -300,6 +301,7 @@ impl Tx {
             plan_id: String::new(),
             due,
             fold: String::new(),
+            touched: false,
         });
         pending.fold = fold;
         pending.plan_id.clone_from(&intent.plan_id);

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use crate::metrics::Invariant;
+use crate::store::StoreError;
 use crate::store::install::{self, PrepareError};
 use crate::store::journal::{self, Change, Journal};
-use crate::store::stage::{StageRequest, StagedFile};
+use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
 use crate::store::tree::fold_of;
 use crate::wire::digest::{ContentHash, hex};
 use crate::wire::manifest::{Manifest, Mode};
@@ -32,25 +33,30 @@ use super::view::View;
 pub(super) struct Job<'a> {
     pub(super) agent: &'a Agent,
     pub(super) manifest: Manifest,
-    pub(super) blob: Option<Vec<u8>>,
+    pub(super) blob: Option<StagedBlob>,
     /// The generation before it.
     pub(super) generation: u64,
     /// The set by the agent's own hashes, for the known-bad cache.
     pub(super) key: SetKey,
+    /// Commands of this apply may have changed the worker.
+    pub(super) touched: bool,
+    /// What the worker holds is not known although the apply succeeds.
+    pub(super) baseline_gone: bool,
     pub(super) report: Report,
 }
 
-/// Carries an upload out. Called without any lock.
-pub(super) fn run(upload: Upload<'_>) -> Answer {
+/// Carries an upload out, `sealed` if its parts survive a power loss. Called without any
+/// lock.
+pub(super) fn run(upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer {
     let agent = upload.agent;
     let mut tx = agent.lock();
-    let answer = tx.apply(upload);
+    let answer = tx.apply(upload, sealed);
     agent.publish(&tx);
     answer
 }
 
 impl Tx {
-    fn apply(&mut self, upload: Upload<'_>) -> Answer {
+    fn apply(&mut self, upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer {
         let Upload {
             agent,
             manifest,
@@ -68,7 +74,9 @@ impl Tx {
             return self.refuse(agent, report, at_backup(words(&error)));
         }
         self.look_at_worker(agent);
-        if let Err(conflict) = self.record.baseline().admit(&manifest) {
+        let mut baseline = self.record.baseline();
+        baseline.reload_paced = self.earliest_reload(agent).is_some();
+        if let Err(conflict) = baseline.admit(&manifest) {
             return Answer::Conflict(conflict);
         }
         if let Err(failure) = self.accept_epoch(agent, manifest.token.leader_epoch) {
@@ -76,6 +84,9 @@ impl Tx {
         }
         if manifest.mode == Mode::RevertLkg {
             return self.revert(agent, &manifest, report);
+        }
+        if let Err(error) = sealed {
+            return self.refuse(agent, report, at_backup(words(&error)));
         }
         let plan = match self.plan(agent, &manifest, &parts) {
             Ok(plan) => plan,
@@ -93,6 +104,8 @@ impl Tx {
             blob,
             generation,
             key,
+            touched: false,
+            baseline_gone: false,
             report,
         };
         self.carry_out(job, &plan, &parts, stage)
@@ -119,14 +132,15 @@ impl Tx {
             plan_id = job.manifest.plan_id, writes = plan.writes.len(),
             deletes = plan.deletes.len(), way:?; "planned"
         );
-        let needs_phases = plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly);
+        let needs_phases =
+            plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly | Way::Runtime);
         if needs_phases {
             let writes: Vec<StagedFile> = plan
                 .writes
                 .iter()
                 .filter_map(|w| parts.get(&w.path).cloned())
                 .collect();
-            if let Err(failure) = self.take_journal(&job, plan, &writes, &stage) {
+            if let Err(failure) = self.take_journal(&job, plan, &writes) {
                 return self.refuse(agent, job.report, failure);
             }
             job.report.watch.lap(Leg::Admit, agent.clock.now());
@@ -145,6 +159,7 @@ impl Tx {
         match way {
             Way::Noop => self.commit(job, ResultMode::Noop),
             Way::FileOnly => self.file_only(job),
+            Way::Runtime => self.runtime(job),
             Way::JoinPending => self.join_pending(job),
             Way::Reload(why) => self.activate(job, why),
         }
@@ -267,7 +282,6 @@ impl Tx {
         job: &Job<'_>,
         plan: &Plan,
         writes: &[StagedFile],
-        stage: &StageRequest,
     ) -> Result<(), Failure> {
         let agent = job.agent;
         self.step(agent, Event::PartsStaged, |_| {})
@@ -307,7 +321,7 @@ impl Tx {
         let taken = Journal {
             entries: entries.clone(),
         };
-        if let Err(error) = journal::back_up(&agent.store, &entries).and_then(|()| stage.seal()) {
+        if let Err(error) = journal::back_up(&agent.store, &entries) {
             self.retired.push(taken);
             return Err(at_backup(words(&error)));
         }
@@ -398,7 +412,7 @@ pub(super) fn at_backup(message: String) -> Failure {
 /// What became of the ops where none of them is sent.
 fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
     let why = match way {
-        Way::Noop | Way::FileOnly => return Vec::new(),
+        Way::Noop | Way::FileOnly | Way::Runtime => return Vec::new(),
         Way::JoinPending => "not sent: a reload is pending and will load the files",
         Way::Reload(why) => match why {
             ReloadWhy::Asked => "not sent: the manifest asks for a reload",
@@ -411,9 +425,7 @@ fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
             ReloadWhy::OpsNotExecutable => {
                 "not sent: the batch has an op of a kind that this agent does not know, so the files are reloaded"
             }
-            ReloadWhy::OpsNotSupported => {
-                "not sent: this version of the agent answers runtime ops with a reload"
-            }
+            ReloadWhy::OpRefused => "not sent: the worker refused an op of the batch",
         },
     };
     manifest

@@ -6,7 +6,10 @@
 
 use std::time::Instant;
 
+use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
 use crate::haproxy::identity::WorkerInfo;
+use crate::haproxy::ops::Touched;
+use crate::metrics::{self, DeleteKind};
 use crate::store::StoreError;
 use crate::store::tree::Tree;
 use crate::wire::digest::hex;
@@ -40,6 +43,10 @@ pub(super) struct Tx {
     pub(super) retired: Vec<crate::store::journal::Journal>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<Instant>,
+    /// What the batch of that generation touched, to be looked at once it is answered.
+    pub(super) readback: Option<(u64, Touched)>,
+    /// When the next pass over the deferred deletes is due, monotonic.
+    pub(super) deletes_at: Option<Instant>,
     /// When the last reload ended, monotonic; refused ones count.
     pub(super) last_reload_end: Option<Instant>,
     /// An abort that could not be finished: the next apply finishes it first.
@@ -170,6 +177,10 @@ impl Tx {
         }
         self.record.worker = Some(identity);
         self.record.forget_worker();
+        self.record
+            .deletes
+            .supersede_all("HAProxy has another worker");
+        self.count_deletes(agent);
         self.worker_strange = true;
         true
     }
@@ -202,6 +213,39 @@ impl Tx {
             };
         }
         Ok(())
+    }
+
+    /// Counts what became of deferred deletes.
+    pub(super) fn count_deletes(&mut self, agent: &Agent) {
+        for event in self.record.deletes.take_events() {
+            let kind = match event.key.kind() {
+                ObjectKind::Server => DeleteKind::Server,
+                ObjectKind::Backend => DeleteKind::Backend,
+            };
+            let outcome = match event.outcome {
+                DeleteOutcome::Done => metrics::DeleteOutcome::Done,
+                DeleteOutcome::Deferred => metrics::DeleteOutcome::Deferred,
+                DeleteOutcome::Abandoned => {
+                    log::warn!(
+                        object:% = event.key, reason = event.words;
+                        "a deferred delete is given up; the object stays until the next reload"
+                    );
+                    metrics::DeleteOutcome::Abandoned
+                }
+                DeleteOutcome::Superseded => metrics::DeleteOutcome::Superseded,
+            };
+            agent.metrics.deferred_deletes.of(kind).of(outcome).inc();
+        }
+        for (kind, label) in [
+            (ObjectKind::Server, DeleteKind::Server),
+            (ObjectKind::Backend, DeleteKind::Backend),
+        ] {
+            agent
+                .metrics
+                .pending_deletes
+                .of(label)
+                .set(self.record.deletes.count(kind) as u64);
+        }
     }
 
     /// The worker, for answers.

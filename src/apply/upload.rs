@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Read};
 
 use crate::store::StoreError;
-use crate::store::stage::{StageError, StageRequest, StagedFile};
+use crate::store::stage::{StageError, StageRequest, StagedBlob, StagedFile};
 use crate::wire::limits::MAX_PLAN_BLOB_BYTES;
 use crate::wire::manifest::Manifest;
 use crate::wire::path::ManifestPath;
@@ -95,8 +95,10 @@ pub struct Upload<'a> {
     pub(super) manifest: Manifest,
     pub(super) stage: StageRequest,
     pub(super) parts: BTreeMap<ManifestPath, StagedFile>,
-    pub(super) blob: Option<Vec<u8>>,
+    pub(super) blob: Option<StagedBlob>,
     pub(super) watch: Stopwatch,
+    /// The request's name, from which the blob's staging area has its own.
+    request: String,
     declared: BTreeMap<ManifestPath, usize>,
     _slot: UploadSlot<'a>,
 }
@@ -115,13 +117,14 @@ impl<'a> Upload<'a> {
             .map(|(at, file)| (file.path.clone(), at))
             .collect();
         Self {
-            stage: StageRequest::new(&agent.store, request)
+            stage: StageRequest::new(&agent.store, request.clone())
                 .expect("a letter and digits are a plain request id"),
             agent,
             manifest,
             parts: BTreeMap::new(),
             blob: None,
             watch: Stopwatch::start(agent.clock.now()),
+            request,
             declared,
             _slot: slot,
         }
@@ -173,23 +176,32 @@ impl<'a> Upload<'a> {
         if self.blob.is_some() {
             return Err(PartError::Twice("plan".to_owned()));
         }
-        let mut bytes = Vec::new();
-        content
-            .take(MAX_PLAN_BLOB_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(PartError::Source)?;
-        if bytes.len() as u64 > MAX_PLAN_BLOB_BYTES {
-            return Err(PartError::BlobTooBig);
-        }
-        self.blob = Some(bytes);
+        let id = format!("{}-plan", self.request);
+        let blob = StagedBlob::receive(&self.agent.store, id, content, MAX_PLAN_BLOB_BYTES)
+            .map_err(|error| match error {
+                StageError::Size { .. } => PartError::BlobTooBig,
+                StageError::Source(error) => PartError::Source(error),
+                StageError::Store(error) => PartError::Store(error),
+            })?;
+        self.blob = Some(blob);
         Ok(())
     }
 
-    /// All parts are in: waits for the apply lock and carries the apply out. From here on
-    /// nothing depends on the client.
+    /// All parts are in: makes them survive a power loss, waits for the apply lock and
+    /// carries the apply out. From here on nothing depends on the client.
     #[must_use]
     pub fn run(mut self) -> Answer {
+        let sealed = self.seal();
         self.watch.lap(Leg::Stage, self.agent.clock.now());
-        super::run::run(self)
+        super::run::run(self, sealed)
+    }
+
+    /// The slow part of durability, which nobody else has to wait for.
+    fn seal(&self) -> Result<(), StoreError> {
+        self.stage.seal()?;
+        match &self.blob {
+            Some(blob) => blob.seal(),
+            None => Ok(()),
+        }
     }
 }

@@ -26,10 +26,13 @@ pub(super) struct View {
     inventory: RuntimeInventory,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<std::time::Instant>,
+    /// When the next pass over the deferred deletes is due, monotonic.
+    pub(super) deletes_at: Option<std::time::Instant>,
     pending_due: Option<String>,
     last_apply: Option<ApplyResult>,
     violation: Option<String>,
     degraded: Option<Degraded>,
+    deletes: PendingDeletes,
     blob: Option<BlobRef>,
 }
 
@@ -70,6 +73,7 @@ impl View {
             haproxy: tx.haproxy(),
             inventory: tx.inventory.clone(),
             pending_at: tx.pending_at,
+            deletes_at: tx.deletes_at,
             pending_due: record
                 .pending
                 .as_ref()
@@ -77,6 +81,10 @@ impl View {
             last_apply: record.last_apply.clone(),
             violation: record.violation.clone(),
             degraded: record.degraded.clone(),
+            deletes: {
+                let (servers, backends) = record.deletes.pending();
+                PendingDeletes { servers, backends }
+            },
             blob: record.blob.clone().filter(|blob| {
                 !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
             }),
@@ -139,7 +147,7 @@ impl Agent {
             applied_plan_stored: blob.is_some(),
             files: view.files.clone(),
             runtime_inventory: view.inventory.clone(),
-            pending_deletes: PendingDeletes::default(),
+            pending_deletes: view.deletes.clone(),
             applied_plan: None,
             reload_pending_at: view.pending_due.clone(),
             last_apply: view.last_apply.clone(),

@@ -103,6 +103,7 @@ impl Tx {
                 plan_id,
                 due,
                 fold: hex(&self.tree.fold()),
+                touched: false,
             });
             self.save_quietly(agent);
             self.arm(agent);

@@ -34,6 +34,10 @@ pub struct DaemonArgs {
     pub reload_interval_min: Duration,
     /// `--reload-timeout`
     pub reload_timeout: Duration,
+    /// `--delete-grace`
+    pub delete_grace: Duration,
+    /// `--delete-cut`
+    pub delete_cut: bool,
     /// `--durability`
     pub durability: Durability,
     /// `--file-mode`
@@ -187,6 +191,8 @@ pub(super) fn daemon_words(words: &[OsString]) -> Result<Asked<DaemonFlag>, Usag
             | DaemonFlag::StateFile
             | DaemonFlag::ReloadIntervalMin
             | DaemonFlag::ReloadTimeout
+            | DaemonFlag::DeleteGrace
+            | DaemonFlag::DeleteCut
             | DaemonFlag::Durability
             | DaemonFlag::FileMode
             | DaemonFlag::SecretMode
@@ -310,6 +316,8 @@ impl DaemonArgs {
                 value::reload_interval,
             )?,
             reload_timeout: parse(values, DaemonFlag::ReloadTimeout, value::reload_timeout)?,
+            delete_grace: parse(values, DaemonFlag::DeleteGrace, value::delete_grace)?,
+            delete_cut: parse(values, DaemonFlag::DeleteCut, value::yes_or_no)?,
             durability: parse(values, DaemonFlag::Durability, value::durability)?,
             file_mode: parse(values, DaemonFlag::FileMode, value::file_mode)?,
             secret_mode: parse(values, DaemonFlag::SecretMode, value::file_mode)?,

@@ -34,6 +34,10 @@ pub struct Config {
     pub reload_interval_min: Duration,
     /// How long one reload may take, 1 s to 60 s.
     pub reload_timeout: Duration,
+    /// How long a deleted server's sessions may end by themselves, at most 1 h.
+    pub delete_grace: Duration,
+    /// Whether they are cut then.
+    pub delete_cut: bool,
     /// Whether what is written is synced.
     pub durability: Durability,
     /// Mode of a new file.
@@ -80,6 +84,8 @@ impl Config {
             state_file: args.state_file,
             reload_interval_min: args.reload_interval_min,
             reload_timeout: args.reload_timeout,
+            delete_grace: args.delete_grace,
+            delete_cut: args.delete_cut,
             durability: args.durability,
             file_mode: args.file_mode,
             secret_mode: args.secret_mode,

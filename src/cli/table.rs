@@ -72,6 +72,10 @@ pub enum DaemonFlag {
     ReloadIntervalMin,
     /// `--reload-timeout`
     ReloadTimeout,
+    /// `--delete-grace`
+    DeleteGrace,
+    /// `--delete-cut`
+    DeleteCut,
     /// `--durability`
     Durability,
     /// `--file-mode`
@@ -221,6 +225,26 @@ pub const DAEMON: Command<DaemonFlag> = Command {
             "how long one reload may take, 1s to 60s",
             "How long one reload may take, from 1s to 60s.\n\
              It covers the retries while another reload is in progress and the wait for the new worker.",
+        ),
+        option(
+            DaemonFlag::DeleteGrace,
+            "delete-grace",
+            "TIME",
+            "30s",
+            "how long deleted servers may drain, 0 to 1h",
+            "How long the sessions of a server that is deleted at runtime may end by themselves, from 0 to 1h.\n\
+             A delete that names a time of its own has that one.",
+        ),
+        option(
+            DaemonFlag::DeleteCut,
+            "delete-cut",
+            "yes|no",
+            "yes",
+            "whether sessions are cut after that",
+            "Whether the sessions that are left are cut when the grace is over.\n\
+             With\n\
+             .Ql no\n\
+             a server that stays in use is given up and goes with the next reload.",
         ),
         option(
             DaemonFlag::Durability,

@@ -71,6 +71,8 @@ fn every_flag_with_a_value_counts() {
         ("state-file", ".a", ".b.json"),
         ("reload-interval-min", "0", "500ms"),
         ("reload-timeout", "1s", "30s"),
+        ("delete-grace", "0", "5m"),
+        ("delete-cut", "yes", "no"),
         ("durability", "full", "process"),
         ("file-mode", "0600", "0640"),
         ("secret-mode", "0600", "0400"),
@@ -151,6 +153,8 @@ fn refusals_name_what_was_given_and_the_way_out() {
             "expected a time from 0 to 60s",
         ),
         (&["--reload-timeout", "0"], "expected a time from 1s to 60s"),
+        (&["--delete-grace", "2h"], "expected a time from 0 to 1h"),
+        (&["--delete-cut", "maybe"], "expected yes or no"),
         (&["--durability", "none"], "expected full or process"),
         (&["--file-mode", "9"], "expected octal permission bits"),
         (

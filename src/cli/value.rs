@@ -23,6 +23,9 @@ pub const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// that every filesystem takes.
 pub const MAX_STATE_FILE_BYTES: usize = 200;
 
+/// A session that lasts longer than an hour is not waited for: the next reload lets it end.
+const MAX_DELETE_GRACE: Duration = Duration::from_secs(3600);
+
 /// The least reload timeout: a refusal of a large configuration needs part of it.
 const MIN_RELOAD_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -124,6 +127,21 @@ pub(super) fn reload_timeout(text: &OsStr) -> Result<Duration, Expected> {
     let most = Duration::from_millis(MAX_RELOAD_MS);
     within(text, MIN_RELOAD_TIMEOUT, most)
         .ok_or_else(|| "a time from 1s to 60s, like 30s or 1m".into())
+}
+
+/// How long sessions may end by themselves.
+pub(super) fn delete_grace(text: &OsStr) -> Result<Duration, Expected> {
+    within(text, Duration::ZERO, MAX_DELETE_GRACE)
+        .ok_or_else(|| "a time from 0 to 1h, like 30s or 5m".into())
+}
+
+/// `yes` or `no`.
+pub(super) fn yes_or_no(text: &OsStr) -> Result<bool, Expected> {
+    match text.to_str() {
+        Some("yes") => Ok(true),
+        Some("no") => Ok(false),
+        Some(_) | None => Err("yes or no".into()),
+    }
 }
 
 fn within(text: &OsStr, least: Duration, most: Duration) -> Option<Duration> {

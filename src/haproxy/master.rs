@@ -161,7 +161,9 @@ fn no_verdict(ended: &str, reply: &[u8]) -> String {
     }
 }
 
-/// `Success=0` or `Success=1`, a line `--`, the log.
+/// `Success=0` or `Success=1`, a line `--`, the log. Where HAProxy has no memory to share
+/// with the process that loads its files (3.0 without a writable `/dev/shm`, or built
+/// without it), there is no log and an empty line ends the answer instead.
 struct Verdict<'a> {
     success: bool,
     log: &'a [u8],
@@ -178,7 +180,12 @@ enum Found<'a> {
 impl Verdict<'_> {
     fn find(reply: &[u8]) -> Found<'_> {
         let mut open = false;
-        for (start, success) in [(&b"Success=1\n--\n"[..], true), (b"Success=0\n--\n", false)] {
+        for (start, success) in [
+            (&b"Success=1\n--\n"[..], true),
+            (b"Success=0\n--\n", false),
+            (b"Success=1\n\n", true),
+            (b"Success=0\n\n", false),
+        ] {
             if let Some(log) = reply.strip_prefix(start) {
                 return Found::Verdict(Verdict { success, log });
             }
@@ -272,6 +279,10 @@ mod tests {
             panic!("no verdict");
         };
         assert!(good.success && good.log == b"log");
+        let Found::Verdict(mute) = Verdict::find(b"Success=0\n\n") else {
+            panic!("no verdict");
+        };
+        assert!(!mute.success && mute.log.is_empty());
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod inventory;
 pub mod lexical;
 pub mod master;
 pub mod ops;
+pub mod readback;
 pub mod reload;
 pub mod reply;
 pub(crate) mod servers_state;

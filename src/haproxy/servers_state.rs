@@ -4,8 +4,7 @@
 //! (format 1). A row that is not understood spoils the listing.
 
 use super::wait::Deadline;
-use super::worker::WorkerSocket;
-use crate::error::Chain;
+use super::worker::{DumpError, WorkerSocket};
 use std::net::IpAddr;
 
 /// One server.
@@ -23,6 +22,11 @@ pub(crate) struct ServerRow {
 }
 
 impl ServerRow {
+    /// Whether its agent is asked.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.agent & 4 != 0
+    }
+
     pub(crate) fn has_address(&self, ip: IpAddr, port: Option<u16>) -> bool {
         self.address.parse() == Ok(ip) && port.is_none_or(|p| self.port == p.to_string())
     }
@@ -33,11 +37,13 @@ pub(crate) fn read(
     worker: &WorkerSocket,
     backend: &str,
     deadline: Deadline,
-) -> Result<Vec<ServerRow>, String> {
-    let dump = worker
-        .dump(&format!("show servers state {backend}"), deadline)
-        .map_err(|error| Chain(&error).to_string())?;
-    parse(&String::from_utf8_lossy(&dump))
+) -> Result<Vec<ServerRow>, DumpError> {
+    let command = format!("show servers state {backend}");
+    let dump = worker.dump(&command, deadline)?;
+    parse(&String::from_utf8_lossy(&dump)).map_err(|what| DumpError::Refused {
+        command,
+        words: what,
+    })
 }
 
 fn parse(dump: &str) -> Result<Vec<ServerRow>, String> {

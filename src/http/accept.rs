@@ -2,10 +2,10 @@
 //! after every error that does not concern the listener itself.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixDatagram;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ pub(super) struct AcceptLoop {
     admission: Arc<Admission>,
     deadlines: Arc<Deadlines>,
     service: Arc<dyn Service>,
-    reserve: Option<File>,
+    reserve: Option<UnixDatagram>,
     parting: Parting,
     errors_in_a_row: u32,
     accept_log: LogGate,

@@ -1,9 +1,9 @@
 //! A listener with its connections: bind, run, stop.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -80,7 +80,7 @@ pub struct Server {
     pub(super) admission: Arc<Admission>,
     /// Given up for a moment when no descriptor is left, so that a waiting connection
     /// can be taken and told.
-    pub(super) reserve: File,
+    pub(super) reserve: UnixDatagram,
 }
 
 impl Server {
@@ -173,8 +173,10 @@ fn listen_first(address: &ListenAddr) -> io::Result<TcpListener> {
     Err(failed)
 }
 
-pub(super) fn reserve_descriptor() -> io::Result<File> {
-    File::open("/dev/null")
+/// A descriptor to give up when there are none left. A socket, because it needs nothing
+/// of a file system: the agent may run where there is no `/dev`.
+pub(super) fn reserve_descriptor() -> io::Result<UnixDatagram> {
+    UnixDatagram::unbound()
 }
 
 /// A listener could not be opened.

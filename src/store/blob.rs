@@ -7,8 +7,10 @@ use crate::wire::digest::ContentHash;
 use crate::wire::limits::MAX_PLAN_BLOB_BYTES;
 
 use super::context::Store;
-use super::error::StoreError;
-use super::state_file::{read_bounded, remove_quietly, replace_file, temporary};
+use super::error::{Op, StoreError};
+use super::fs::split;
+use super::stage::StagedBlob;
+use super::state_file::{read_bounded, remove_quietly};
 
 /// The blob's file.
 #[derive(Debug, Clone)]
@@ -26,18 +28,17 @@ impl BlobFile {
         }
     }
 
-    /// Replaces the blob and returns its SHA-256, for the state.
+    /// Replaces the blob by one that was received and sealed.
     ///
     /// # Errors
-    /// The disk's; the old blob is then still there.
-    pub fn replace(&self, bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-        replace_file(
-            &self.store,
-            &self.path,
-            bytes,
-            self.store.durability().syncs(),
-        )?;
-        Ok(ContentHash::of(bytes).sha256)
+    /// The disk's; if it was the rename, the old blob is still there.
+    pub fn adopt(&self, blob: StagedBlob) -> Result<(), StoreError> {
+        self.store
+            .fs()
+            .rename(&blob.staged, &self.path)
+            .map_err(|e| StoreError::io(Op::Rename, &self.path, e))?;
+        blob.finish();
+        self.store.sync_dirs([split(&self.path).0])
     }
 
     /// The blob, if the file holds the bytes that `sha256` is of.
@@ -52,9 +53,8 @@ impl BlobFile {
         }
     }
 
-    /// Removes what a write that was cut has left, and the blob itself if no state names it.
+    /// Removes the blob if no state names it: its commit was cut before the state was saved.
     pub fn tidy(&self, named: bool) {
-        remove_quietly(&self.store, &temporary(&self.path));
         if !named {
             remove_quietly(&self.store, &self.path);
         }

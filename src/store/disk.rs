@@ -453,6 +453,10 @@ impl Write for DiskFile {
 }
 
 impl FileOut for DiskFile {
+    fn begin_sync(&mut self) {
+        crate::sys::start_writeback(self.0.as_fd());
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_all()
     }

@@ -129,15 +129,25 @@ fn shown(path: &str) -> &str {
     }
 }
 
-fn hint(source: &io::Error) -> Option<&'static str> {
+fn hint(op: Op, source: &io::Error) -> Option<&'static str> {
     let errno = source.raw_os_error()?;
     Some(match errno {
         libc::ENOSPC => "the file system is full; free space (or inodes) or enlarge the volume",
         libc::EDQUOT => "the quota is used up; raise it or free space",
         libc::EROFS => "the file system is mounted read-only; mount it writable for the agent",
-        libc::EACCES | libc::EPERM => {
-            "the agent may not; give its user write access to this directory"
-        }
+        libc::EACCES | libc::EPERM => match op {
+            Op::Stat | Op::Read | Op::List => "the agent may not; give its user read access",
+            Op::Create
+            | Op::Write
+            | Op::Attrs
+            | Op::Sync
+            | Op::Link
+            | Op::Rename
+            | Op::Unlink
+            | Op::Mkdir
+            | Op::Rmdir
+            | Op::Lock => "the agent may not; give its user write access to the directory",
+        },
         libc::EXDEV => {
             "it crosses a mount that the agent did not know at start; restart the agent after changing mounts"
         }
@@ -163,7 +173,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Io { path, op, source } => {
                 write!(f, "cannot {op} {}", shown(path))?;
-                match hint(source) {
+                match hint(*op, source) {
                     Some(hint) => write!(f, ": {hint}"),
                     None => Ok(()),
                 }

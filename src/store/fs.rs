@@ -113,6 +113,10 @@ pub struct Entry {
 
 /// A file being written for the first time.
 pub trait FileOut: Write + Send {
+    /// Begins what a later sync will wait for, without waiting. A hint: it promises
+    /// nothing and cannot fail.
+    fn begin_sync(&mut self) {}
+
     /// Makes content and attributes survive a power loss (`fsync`).
     ///
     /// # Errors

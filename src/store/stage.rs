@@ -7,6 +7,10 @@
 //! costs nothing. Memory is one buffer of 64 KiB a request, whatever a peer sends;
 //! disk is bounded by the sizes that the manifest declares, because a part that is
 //! longer is stopped at its first byte too many. Digests are compared by the caller.
+//!
+//! Nothing is waited for while parts come in: with full durability the kernel is asked
+//! to begin writing each of them, and [`StageRequest::seal`] waits for all of them at
+//! once. A sync a file as it comes would cost a journal commit a file.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,6 +40,67 @@ pub struct StagedFile {
     /// Its permission bits; an existing target's own mode takes precedence later.
     pub mode: u32,
 }
+
+/// Content that no manifest path is for, in a staging area of its own. Dropped, it is
+/// removed.
+#[derive(Debug)]
+pub struct StagedBlob {
+    request: StageRequest,
+    /// Where it is now, relative to the base.
+    pub(super) staged: String,
+    /// Size and digests of what was written.
+    pub hash: ContentHash,
+}
+
+impl StagedBlob {
+    /// Receives at most `limit` bytes on the base's own mount. `id` as for [`StageRequest::new`].
+    ///
+    /// # Errors
+    /// See [`StageError`]; after one, nothing is left on disk.
+    pub fn receive(
+        store: &Store,
+        id: impl Into<String>,
+        content: &mut dyn Read,
+        limit: u64,
+    ) -> Result<Self, StageError> {
+        let mut request = StageRequest::new(store, id)?;
+        let dir = request.directory("")?;
+        let (staged, hash) = request.receive(&dir, BLOB_MODE, content, limit)?;
+        if hash.size > limit {
+            request.discard(&staged);
+            return Err(StageError::Size {
+                path: BLOB_NAME.to_owned(),
+                declared: limit,
+                got: hash.size,
+            });
+        }
+        request.files.push(staged.clone());
+        Ok(Self {
+            request,
+            staged,
+            hash,
+        })
+    }
+
+    /// See [`StageRequest::seal`].
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn seal(&self) -> Result<(), StoreError> {
+        self.request.seal()
+    }
+
+    /// Ends it after its file was moved away.
+    pub(super) fn finish(self) {
+        self.request.finish();
+    }
+}
+
+/// Mode of the blob: it is the agent's own.
+const BLOB_MODE: u32 = 0o600;
+
+/// What the blob is called in a refusal.
+const BLOB_NAME: &str = "plan";
 
 /// Why a part could not be staged.
 #[derive(Debug)]
@@ -136,7 +201,7 @@ impl StageRequest {
     }
 
     /// Writes a part's content beside its target and hashes it. Exactly `declared` bytes
-    /// must come. Nothing is synced before [`seal`](Self::seal).
+    /// must come. The content survives a power loss only after [`seal`](Self::seal).
     ///
     /// # Errors
     /// See [`StageError`]; after one, nothing of this part is left on disk.
@@ -147,35 +212,40 @@ impl StageRequest {
         content: &mut dyn Read,
         declared: u64,
     ) -> Result<StagedFile, StageError> {
-        let dir = self.directory(path)?;
-        let staged = join(&dir, &self.next.to_string());
+        let mount = self.store.mounts().mount_of(path).to_owned();
+        let dir = self.directory(&mount)?;
+        let (staged, hash) = self.receive(&dir, mode, content, declared)?;
+        if hash.size != declared {
+            self.discard(&staged);
+            return Err(StageError::Size {
+                path: path.as_str().to_owned(),
+                declared,
+                got: hash.size,
+            });
+        }
+        self.files.push(staged.clone());
+        Ok(StagedFile {
+            path: path.clone(),
+            staged,
+            hash,
+            mode,
+        })
+    }
+
+    /// Writes what comes, at most one byte more than `most`, to the next free name.
+    fn receive(
+        &mut self,
+        dir: &str,
+        mode: u32,
+        content: &mut dyn Read,
+        most: u64,
+    ) -> Result<(String, ContentHash), StageError> {
+        let staged = join(dir, &self.next.to_string());
         self.next += 1;
         self.buffer.resize(BUFFER_BYTES, 0);
-        match fill(
-            &self.store,
-            &staged,
-            mode,
-            content,
-            declared,
-            &mut self.buffer,
-        ) {
-            Ok(hash) if hash.size == declared => {
-                self.files.push(staged.clone());
-                Ok(StagedFile {
-                    path: path.clone(),
-                    staged,
-                    hash,
-                    mode,
-                })
-            }
-            Ok(hash) => {
-                self.discard(&staged);
-                Err(StageError::Size {
-                    path: path.as_str().to_owned(),
-                    declared,
-                    got: hash.size,
-                })
-            }
+        let filled = fill(&self.store, &staged, mode, content, most, &mut self.buffer);
+        match filled {
+            Ok(hash) => Ok((staged, hash)),
             Err(error) => {
                 self.discard(&staged);
                 Err(error)
@@ -225,12 +295,11 @@ impl StageRequest {
         self.at_end = AtEnd::Leave;
     }
 
-    /// The request's directory on the path's mount, made if this is its first file there.
-    fn directory(&mut self, path: &ManifestPath) -> Result<String, StoreError> {
-        let mount = self.store.mounts().mount_of(path).to_owned();
-        let tmp = tmp_dir(&mount);
+    /// The request's directory on a mount, made if this is its first file there.
+    fn directory(&mut self, mount: &str) -> Result<String, StoreError> {
+        let tmp = tmp_dir(mount);
         let dir = join(&tmp, &self.id);
-        if self.mounts.contains(&mount) {
+        if self.mounts.contains(mount) {
             return Ok(dir);
         }
         self.store.anchor(&tmp)?;
@@ -238,7 +307,7 @@ impl StageRequest {
             .fs()
             .mkdir(&dir, PRIVATE_DIR_MODE)
             .map_err(|e| StoreError::io(Op::Mkdir, &dir, e))?;
-        self.mounts.insert(mount);
+        self.mounts.insert(mount.to_owned());
         Ok(dir)
     }
 
@@ -304,6 +373,9 @@ fn fill(
         if count == 0 {
             break;
         }
+    }
+    if store.durability().syncs() {
+        file.begin_sync();
     }
     Ok(hasher.finish())
 }

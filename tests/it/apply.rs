@@ -7,6 +7,7 @@ mod many;
 mod pacing;
 mod refused;
 mod revert;
+mod runtime;
 mod state_file;
 mod targets;
 mod ways;

@@ -9,6 +9,7 @@ mod fixtures;
 mod haproxy;
 mod http;
 mod ops;
+mod sandbox;
 mod soak;
 mod store;
 mod support;

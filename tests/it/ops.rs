@@ -7,7 +7,12 @@
     clippy::cast_possible_truncation
 )]
 
+mod backends;
+mod broken;
+mod certs;
+mod deletes;
 mod maps;
+mod readback;
 mod servers;
 
 use crate::support::haproxy::{Haproxy, Version, preamble};

@@ -5,8 +5,7 @@
 //! goes with the next commit or with the reload that follows every failure. Nothing is
 //! sent for the map after one.
 
-use super::run::{Runner, Stop};
-use crate::error::Chain;
+use super::run::{Runner, Stop, broken};
 use crate::haproxy::command::Command;
 use crate::haproxy::ops::expect;
 use crate::haproxy::ops::program::MapReplace;
@@ -55,7 +54,7 @@ impl Runner<'_> {
                 ControlFlow::Break(())
             });
         if let Some(error) = exchange.broken {
-            return Err(Stop::Unknown(Chain(&error).to_string()));
+            return Err(broken(&error));
         }
         match refused {
             None => Ok(()),

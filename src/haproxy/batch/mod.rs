@@ -6,6 +6,8 @@
 //! and reported as it came. After an answer that cannot be trusted nothing is sent
 //! again and nothing is cleaned up: a reload of the files is the remedy for all of it.
 
+mod certs;
+pub(crate) mod crt_lists;
 mod maps;
 mod run;
 mod servers;

@@ -10,7 +10,7 @@ use crate::haproxy::ops::expect::{self, Judgement};
 use crate::haproxy::ops::program::{MapDel, Segment, Step};
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;
-use crate::haproxy::session::{self, Session};
+use crate::haproxy::session::{self, Session, SessionError};
 use crate::haproxy::wait::Deadline;
 use crate::haproxy::worker::WorkerSocket;
 use crate::wire::limits::MAX_MAP_DEL_REPEAT;
@@ -25,8 +25,10 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Stop {
     /// An op was refused; its result says so.
     Refused,
-    /// No trustworthy answer.
+    /// No answer; what was answered before stands.
     Unknown(String),
+    /// Answers that may belong to other commands.
+    OutOfStep(String),
     /// Another worker, or a leaving one.
     WorkerChanged(String),
 }
@@ -117,9 +119,20 @@ impl Runner<'_> {
             Segment::Settle(all) => self.settle(all),
             Segment::Remove(remove) => self.remove(remove),
             Segment::MapReplace(replace) => self.map_replace(replace),
-            Segment::Cert(_) | Segment::Ca(_) | Segment::CrtAdd { .. } | Segment::CrtDel { .. } => {
-                Err(Stop::Refused)
-            }
+            Segment::Cert(program) => self.certificate(program),
+            Segment::Ca(program) => self.authority(program),
+            Segment::CrtAdd {
+                op,
+                path,
+                cert,
+                rest,
+            } => self.crt_list_add(*op, path, cert, rest),
+            Segment::CrtDel {
+                op,
+                path,
+                cert,
+                on_disk,
+            } => self.crt_list_del(*op, path, cert, on_disk.as_ref()),
         }
     }
 
@@ -167,7 +180,7 @@ impl Runner<'_> {
             }
         }
         if let Some(error) = exchange.broken {
-            return Err(Stop::Unknown(Chain(&error).to_string()));
+            return Err(broken(&error));
         }
         match stop {
             None => Ok(()),
@@ -218,7 +231,7 @@ impl Runner<'_> {
                 }
             }
             if let Some(error) = exchange.broken {
-                return Err(Stop::Unknown(Chain(&error).to_string()));
+                return Err(broken(&error));
             }
             if stop.is_some() {
                 return Err(Stop::Refused);
@@ -248,7 +261,7 @@ impl Runner<'_> {
             .exchange(commands, self.deadline, &mut |_, _| session::go_on());
         match (exchange.outcomes.pop(), exchange.broken) {
             (Some(session::Outcome::Answered(reply)), None) => Ok(reply),
-            (_, Some(error)) => Err(Stop::Unknown(Chain(&error).to_string())),
+            (_, Some(error)) => Err(broken(&error)),
             (_, None) => Err(Stop::Unknown("a command has no answer".to_owned())),
         }
     }
@@ -290,9 +303,12 @@ impl Runner<'_> {
 
     /// An answer of the op was lost: marks it, and hands the reason on.
     pub(super) fn lost<T>(&mut self, op: usize, answer: Result<T, Stop>) -> Result<T, Stop> {
-        if let (Err(Stop::Unknown(words)), Some(result)) = (&answer, self.results.get_mut(op)) {
-            result.outcome = Outcome::Unknown;
-            result.words.clone_from(words);
+        match (&answer, self.results.get_mut(op)) {
+            (Err(Stop::Unknown(words) | Stop::OutOfStep(words)), Some(result)) => {
+                result.outcome = Outcome::Unknown;
+                result.words.clone_from(words);
+            }
+            (Err(Stop::Refused | Stop::WorkerChanged(_)) | Ok(_), _) | (Err(_), None) => {}
         }
         answer
     }
@@ -303,7 +319,7 @@ impl Runner<'_> {
         let inside = self
             .session
             .info(self.deadline.within(LOOK_PATIENCE))
-            .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
+            .map_err(|error| broken(&error))?;
         is_expected(&inside, expected).map_err(Stop::WorkerChanged)
     }
 
@@ -323,7 +339,8 @@ impl Runner<'_> {
             Err(Stop::Refused) => Ended::Refused {
                 index: self.first_failure(),
             },
-            Err(Stop::Unknown(words)) => {
+            Err(Stop::Unknown(words)) => Ended::Unknown { words },
+            Err(Stop::OutOfStep(words)) => {
                 self.distrust(Outcome::Unknown, &words);
                 Ended::Unknown { words }
             }
@@ -376,6 +393,19 @@ impl Runner<'_> {
                 result.outcome = outcome;
                 words.clone_into(&mut result.words);
             }
+        }
+    }
+}
+
+/// Why the session ended decides whether its earlier answers stand.
+pub(super) fn broken(error: &SessionError) -> Stop {
+    let words = Chain(error).to_string();
+    match error {
+        SessionError::Socket(_) | SessionError::Ended { .. } | SessionError::Over => {
+            Stop::Unknown(words)
+        }
+        SessionError::OutOfStep(_) | SessionError::NoSession { .. } | SessionError::Info(_) => {
+            Stop::OutOfStep(words)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Addresses that are applied after they were answered, and deletes that cannot wait.
 
 use super::run::{Runner, Stop};
+use crate::error::Chain;
 use crate::haproxy::deletes::{DeleteOutcome, Key, Probe};
 use crate::haproxy::ops::expect;
 use crate::haproxy::ops::program::{Remove, Settle, Target};
@@ -30,7 +31,7 @@ impl Runner<'_> {
                 let rows = servers_state::read(self.worker, backend.as_str(), self.deadline);
                 let rows = match rows {
                     Ok(rows) => rows,
-                    Err(words) => return Err(Stop::Unknown(words)),
+                    Err(error) => return Err(Stop::Unknown(Chain(&error).to_string())),
                 };
                 open.retain(|settle| {
                     if settle.server.backend != backend {

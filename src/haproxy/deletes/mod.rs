@@ -9,8 +9,11 @@
 //! deletes what a batch could be adding again.
 
 mod machine;
+mod pass;
 mod probe;
 mod queue;
 
+pub use machine::Policy;
+pub use pass::{PASS_PATIENCE, Pass, pass};
 pub(crate) use probe::Probe;
 pub use queue::{DeleteEvent, DeleteOutcome, DeleteRequest, Key, ObjectKind, Queue};

@@ -1,7 +1,5 @@
 //! The queue: what waits, for which worker, and what was decided about it.
 
-#![allow(dead_code)]
-
 use super::machine::State;
 use crate::haproxy::identity::Identity;
 use crate::wire::limits::{MAX_PENDING_BACKEND_DELETES, MAX_PENDING_SERVER_DELETES};
@@ -230,10 +228,14 @@ impl Queue {
                     attempts: 0,
                     state: State::Waiting,
                 });
-            entry.grace_ms = match (entry.grace_ms, request.grace_ms) {
+            let grace_ms = match (entry.grace_ms, request.grace_ms) {
                 (Some(one), Some(two)) => Some(one.min(two)),
                 (one, two) => one.or(two),
             };
+            if grace_ms != entry.grace_ms {
+                entry.grace_ms = grace_ms;
+                entry.state = State::Waiting;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::expect::Expect;
 use super::field::{Name, RuntimePath, ServerRef};
+use super::plan::{Deletes, backend_key, server_key};
 use super::program::{
     CaProgram, CertProgram, MapDel, MapReplace, Remove, Segment, Settle, Step, Target, ZeroUpdates,
     stop_server, unpublish,
@@ -331,24 +332,35 @@ impl<'a> Compiler<'a> {
 
     fn enable(&mut self, at: usize, server: &ServerRef, health: bool) -> Result<(), Fault> {
         self.cancel(&server_key(server));
-        let (check, agent) = self.added.get(server).copied().unwrap_or((true, false));
-        if health && !check {
+        let added = self.added.get(server).copied();
+        if health && added.is_some_and(|(check, _)| !check) {
             return Err(Fault::invalid(format!(
                 "health checks of {server} cannot be enabled, it was added without the keyword check"
             )));
         }
-        let mut texts = Vec::new();
+        let mut steps = Vec::new();
         if health {
-            texts.push(format!("enable health {server}"));
+            steps.push((format!("enable health {server}"), Expect::Silent));
         }
-        if agent {
-            // Without the second the server stays down before 3.4.2, whatever its
-            // agent says later.
-            texts.push(format!("enable agent {server}"));
-            texts.push(format!("set server {server} agent up"));
+        // The agent of a row that was disabled is silenced: it is asked again. Without
+        // the second a row that was added at runtime stays down before 3.4.2, whatever
+        // its agent says. Only of a row that was added here it is known if it has one.
+        let agent = match added {
+            None => Some(Expect::AgentIfAny),
+            Some((_, true)) => Some(Expect::Silent),
+            Some((_, false)) => None,
+        };
+        if let Some(expect) = agent {
+            steps.push((format!("enable agent {server}"), expect.clone()));
+            steps.push((format!("set server {server} agent up"), expect));
         }
-        texts.push(format!("enable server {server}"));
-        self.lines(at, &texts, || Expect::Silent)
+        steps.push((format!("enable server {server}"), Expect::Silent));
+        let last = steps.len() - 1;
+        for (n, (text, expect)) in steps.into_iter().enumerate() {
+            let command = Command::line(&text)?;
+            self.push(at, command, expect, n == last);
+        }
+        Ok(())
     }
 
     /// HAProxy applies an address after it answered, so two in a row can end wrong with
@@ -510,19 +522,6 @@ impl<'a> Compiler<'a> {
 /// What `crt-base` may add to a certificate's name.
 const MAX_STORED_PREFIX_BYTES: usize = 1024;
 
-fn server_key(server: &ServerRef) -> Key {
-    Key::Server {
-        backend: server.backend.to_string(),
-        server: server.server.to_string(),
-    }
-}
-
-fn backend_key(backend: &Name) -> Key {
-    Key::Backend {
-        backend: backend.to_string(),
-    }
-}
-
 /// The first word of each row.
 fn crt_list_names(file: &[u8]) -> BTreeSet<Vec<u8>> {
     let rows = file.split(|&b| b == b'\n').filter_map(|line| {
@@ -534,95 +533,5 @@ fn crt_list_names(file: &[u8]) -> BTreeSet<Vec<u8>> {
         .collect()
 }
 
-/// Which deletes of a batch cannot wait, and what the ops before them ask for.
-#[derive(Default)]
-struct Deletes {
-    /// Deletes of something that is added again later.
-    in_place: BTreeSet<usize>,
-    /// Waits and shutdowns that a later delete carries out.
-    absorbed: BTreeSet<usize>,
-    /// By the delete.
-    asked: BTreeMap<usize, Asked>,
-}
-
-#[derive(Default, Clone, Copy)]
-struct Asked {
-    timeout_ms: Option<u64>,
-    cut: bool,
-}
-
-impl Deletes {
-    /// From the end to the front, so that "later" is what has been seen.
-    fn of(ops: &[TypedOp]) -> Self {
-        let mut this = Self::default();
-        let mut added = BTreeSet::new();
-        let mut removed_in_place = BTreeSet::new();
-        let mut next_delete: BTreeMap<Key, usize> = BTreeMap::new();
-        for (at, op) in ops.iter().enumerate().rev() {
-            match op {
-                TypedOp::BackendAdd { backend, .. } => {
-                    added.insert(backend_key(backend));
-                }
-                TypedOp::ServerAdd { server, .. } => {
-                    added.insert(server_key(server));
-                }
-                TypedOp::BackendDel(backend) => {
-                    let key = backend_key(backend);
-                    if added.contains(&key) {
-                        this.in_place.insert(at);
-                        removed_in_place.insert(backend.clone());
-                    }
-                    next_delete.insert(key, at);
-                }
-                TypedOp::ServerDel(server) => {
-                    let key = server_key(server);
-                    if added.contains(&key) || removed_in_place.contains(&server.backend) {
-                        this.in_place.insert(at);
-                    }
-                    next_delete.insert(key, at);
-                }
-                TypedOp::WaitBackend {
-                    backend,
-                    timeout_ms,
-                } => this.absorb(at, next_delete.get(&backend_key(backend)), |asked| {
-                    asked.timeout_ms.get_or_insert(*timeout_ms);
-                }),
-                TypedOp::WaitServer { server, timeout_ms } => {
-                    this.absorb(at, next_delete.get(&server_key(server)), |asked| {
-                        asked.timeout_ms.get_or_insert(*timeout_ms);
-                    });
-                }
-                TypedOp::ShutdownSessions(server) => {
-                    this.absorb(at, next_delete.get(&server_key(server)), |asked| {
-                        asked.cut = true;
-                    });
-                }
-                TypedOp::BackendPublish(_)
-                | TypedOp::BackendUnpublish(_)
-                | TypedOp::ServerEnable { .. }
-                | TypedOp::ServerDisable(_)
-                | TypedOp::ServerSetAddr { .. }
-                | TypedOp::ServerSetWeight { .. }
-                | TypedOp::ServerSetState { .. }
-                | TypedOp::MapAdd { .. }
-                | TypedOp::MapSet { .. }
-                | TypedOp::MapDel { .. }
-                | TypedOp::MapReplace(_)
-                | TypedOp::CertSet(_)
-                | TypedOp::CertNew(_)
-                | TypedOp::CaSet(_)
-                | TypedOp::CaNew(_)
-                | TypedOp::CrtlistAdd { .. }
-                | TypedOp::CrtlistDel { .. } => {}
-            }
-        }
-        this
-    }
-
-    fn absorb(&mut self, at: usize, delete: Option<&usize>, ask: impl FnOnce(&mut Asked)) {
-        if let Some(&delete) = delete {
-            self.absorbed.insert(at);
-            ask(self.asked.entry(delete).or_default());
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

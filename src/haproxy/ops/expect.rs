@@ -30,6 +30,8 @@ pub(crate) enum Expect {
     Stopped,
     /// The same for a backend.
     Unpublished,
+    /// What wakes the agent of a server that may have none; the refusal changes nothing.
+    AgentIfAny,
 }
 
 /// What an answer means.
@@ -61,6 +63,11 @@ impl Expect {
             },
             Self::Stopped if is_gone(reply) => return Judgement::Good(Note::Absent),
             Self::Stopped => reply.is_silent(),
+            Self::AgentIfAny => {
+                reply.is_silent()
+                    || says(3, "Agent was not configured on this server, cannot enable.")
+                    || says(3, "agent checks are not enabled on this server.")
+            }
             Self::Unpublished if is_gone(reply) => return Judgement::Good(Note::Absent),
             Self::Unpublished => says(6, "Backend unpublished."),
         };
@@ -95,7 +102,8 @@ impl Expect {
             | Self::Exact(..)
             | Self::Address { .. }
             | Self::Stopped
-            | Self::Unpublished => Outcome::Rejected,
+            | Self::Unpublished
+            | Self::AgentIfAny => Outcome::Rejected,
         }
     }
 }
@@ -250,6 +258,13 @@ mod tests {
             (Expect::Stopped, "[3]: No such backend.", Good(Absent)),
             (Expect::Stopped, "[6]: No such server.", Bad(Rejected)),
             (Expect::Unpublished, "[6]: Backend unpublished.", Good(Done)),
+            (Expect::AgentIfAny, "", Good(Done)),
+            (
+                Expect::AgentIfAny,
+                "[3]: Agent was not configured on this server, cannot enable.",
+                Good(Done),
+            ),
+            (Expect::AgentIfAny, "[3]: No such server.", Bad(Rejected)),
             (Expect::Unpublished, "", Bad(Rejected)),
             (Expect::Unpublished, "[3]: No such backend.", Good(Absent)),
         ];

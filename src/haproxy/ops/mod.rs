@@ -14,6 +14,7 @@ pub(crate) mod expect;
 pub(crate) mod field;
 pub(crate) mod map_file;
 pub(crate) mod pem;
+mod plan;
 pub(crate) mod program;
 pub(crate) mod touched;
 mod typed;

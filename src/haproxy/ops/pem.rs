@@ -87,6 +87,92 @@ pub(crate) fn bundle(file: &[u8], room: usize) -> Result<CaBundle, Fault> {
     }
 }
 
+/// What a certificate's file says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// The first certificate's serial number, see [`serial_digits`].
+    pub(crate) serial: String,
+    /// Certificates after the first.
+    pub(crate) chain: usize,
+}
+
+/// `None` when the file or its first certificate is not understood.
+pub(crate) fn summary(file: &[u8]) -> Option<Summary> {
+    let blocks = blocks(file).ok()?;
+    let certificates: Vec<&Block<'_>> = blocks.iter().filter(|b| b.is_certificate()).collect();
+    let (leaf, chain) = certificates.split_first()?;
+    let lines = leaf.text.lines();
+    let body: String = lines.filter(|line| !line.starts_with(DASHES)).collect();
+    Some(Summary {
+        serial: serial(&base64(&body)?)?,
+        chain: chain.len(),
+    })
+}
+
+/// Hex digits as they are compared: upper case, without zeros in front.
+pub(crate) fn serial_digits(hex: &str) -> String {
+    let digits = hex.trim_start_matches('0').to_ascii_uppercase();
+    match digits.is_empty() {
+        true => "0".to_owned(),
+        false => digits,
+    }
+}
+
+/// `Certificate ::= SEQUENCE { SEQUENCE { [0] version?, INTEGER serial, … } … }`
+fn serial(der: &[u8]) -> Option<String> {
+    let (tag, certificate, _) = element(der)?;
+    let (inner, to_be_signed, _) = element(certificate)?;
+    if (tag, inner) != (0x30, 0x30) {
+        return None;
+    }
+    let (tag, value, rest) = element(to_be_signed)?;
+    let (tag, value) = match tag {
+        0xa0 => element(rest).map(|(tag, value, _)| (tag, value))?,
+        tag => (tag, value),
+    };
+    let hex: String = value.iter().map(|byte| format!("{byte:02X}")).collect();
+    (tag == 0x02 && !value.is_empty()).then(|| serial_digits(&hex))
+}
+
+/// One DER element: tag, content, what follows.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = der.split_first()?;
+    let (&short, rest) = rest.split_first()?;
+    let (length, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        0x81..=0x83 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            let length = bytes.iter().fold(0, |all, &b| all << 8 | usize::from(b));
+            (length, rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut held) = (0_u32, 0);
+    for c in text.trim_end_matches('=').bytes() {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from(bits >> held & 0xff).ok()?);
+        }
+    }
+    Some(bytes)
+}
+
 fn too_big(bytes: usize, room: usize) -> Fault {
     Fault::too_big(format!(
         "the certificate has {bytes} bytes and {room} fit into one command"
@@ -239,5 +325,23 @@ mod tests {
             Outcome::TooBig
         );
         assert!(bundle(KEY.as_bytes(), 1000).is_err());
+    }
+
+    #[test]
+    fn serials_are_read_from_the_certificate() {
+        // SEQ { SEQ { [0] { INT 2 }, INT 00 9a bc } }, and without the version.
+        let long = [0x30, 0x0b, 0x30, 0x09, 0xa0, 3, 2, 1, 2, 2, 2, 0x0a, 0xbc];
+        assert_eq!(serial(&long).as_deref(), Some("ABC"));
+        assert_eq!(
+            serial(&[0x30, 0x07, 0x30, 0x05, 2, 3, 0, 0x9a, 0xbc]).as_deref(),
+            Some("9ABC")
+        );
+        for cut in 0..long.len() {
+            assert_eq!(serial(&long[..cut]), None);
+        }
+        assert_eq!(base64("AAEC/w==").unwrap(), [0, 1, 2, 255]);
+        assert_eq!(base64("A*"), None);
+        assert_eq!(serial_digits("00"), "0");
+        assert_eq!(summary(CERT.as_bytes()), None, "no DER inside");
     }
 }

@@ -1,8 +1,6 @@
 //! What a batch is made of: stretches of commands whose answers are known in advance,
 //! and procedures that must read an answer before they go on.
 
-#![allow(dead_code)]
-
 use super::expect::Expect;
 use super::field::{Name, RuntimePath, ServerRef};
 use super::pem::{CaBundle, CertPem};

@@ -225,9 +225,7 @@ impl<'a> Machine<'a> {
         if let Stage::BackedUp { intent, .. } = &state.stage {
             keep.extend(intent.staged().map(str::to_owned));
         }
-        for name in self.file.companions() {
-            self.store.fs().unlink(&name).ok();
-        }
+        self.file.tidy(true);
         sweep(&self.store, &keep);
         match state.stage.clone() {
             // Written, so that a first start has a state as well.

@@ -129,6 +129,8 @@ fn again_after_every_cut(scene: fn() -> Scene, step: fn(&Scene) -> Result<(), St
             ..scene()
         };
         step(&next).unwrap();
+        let durable = next.fs.crash(LoseUnsynced::All).snapshot();
+        assert_eq!(durable, want.0, "killed after {n}, then power lost");
         assert_eq!(
             (next.fs.snapshot(), next.fs.hidden()),
             want,
@@ -187,6 +189,41 @@ fn replaying_an_installation_that_was_cut_anywhere() {
 #[test]
 fn restoring_again() {
     again_after_every_cut(Scene::installed, |scene| {
+        restore(&scene.store, &scene.journal(), CONFIG).map(|_| ())
+    });
+}
+
+#[test]
+fn restoring_again_into_directories_that_were_pruned() {
+    let pruned = || {
+        let fs = ModelFs::new();
+        fs.put("certs/a/b/site.pem", b"key", 0o640, 7, 8);
+        let mut scene = Scene::new();
+        let store = store(&fs);
+        let gone = manifest_path("certs/a/b/site.pem");
+        let change = Change {
+            path: &gone,
+            exists: true,
+            removal: true,
+            was_owned: None,
+            hash: None,
+        };
+        let planned = plan_entries(&Journal::default(), [change], store.mounts(), &mut 0);
+        back_up(&store, &planned).unwrap();
+        install(
+            &store,
+            &Intent::new(&[], std::slice::from_ref(&gone), &[], CONFIG),
+        )
+        .unwrap();
+        let dirs = ["certs", "certs/a", "certs/a/b"];
+        assert_eq!(prune(&store, dirs).unwrap(), dirs);
+        scene.planned = planned;
+        Scene { fs, store, ..scene }
+    };
+    let scene = pruned();
+    let restored = restore(&scene.store, &scene.journal(), CONFIG).unwrap();
+    assert_eq!(restored.dirs_made, ["certs", "certs/a", "certs/a/b"]);
+    again_after_every_cut(pruned, |scene| {
         restore(&scene.store, &scene.journal(), CONFIG).map(|_| ())
     });
 }

@@ -6,6 +6,7 @@ use super::store;
 use crate::store::blob::BlobFile;
 use crate::store::fs::FileKind;
 use crate::store::model::{LoseUnsynced, ModelFs};
+use crate::store::stage::{StageError, StagedBlob};
 use crate::store::state_file::{Loaded, StateFile, Stored};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,18 @@ struct Sample {
     format: u32,
     txn: u64,
     text: String,
+}
+
+const BLOB: &str = ".haptic-agent-plan.bin";
+
+/// Receives a blob, seals it and puts it in place.
+fn bring(fs: &ModelFs, mut bytes: &[u8]) -> [u8; 32] {
+    let store = store(fs);
+    let staged = StagedBlob::receive(&store, "r1-plan", &mut bytes, 3).unwrap();
+    staged.seal().unwrap();
+    let sha256 = staged.hash.sha256;
+    BlobFile::new(&store, BLOB).adopt(staged).unwrap();
+    sha256
 }
 
 impl Stored for Sample {
@@ -54,6 +67,29 @@ fn a_state_comes_back_with_the_phase_of_its_own_transaction_only() {
     );
     file(&fs).save(&sample(8)).unwrap();
     assert_eq!(load(&fs), Loaded::Found(sample(8), None));
+}
+
+#[test]
+fn temporaries_of_a_killed_life_are_tidied_and_in_nobody_s_way() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    let blob = BlobFile::new(&store(&fs), BLOB);
+    let litter = || {
+        for name in [PATH, ".haptic-agent.json.phase"] {
+            fs.put(&format!("{name}.tmp"), b"half", 0o600, 0, 0);
+        }
+    };
+    litter();
+    state.save(&sample(1)).unwrap();
+    state.save_phase(1, &"x").unwrap();
+    bring(&fs, b"one");
+    litter();
+    state.tidy(true);
+    blob.tidy(true);
+    let names = || fs.hidden().into_keys().collect::<Vec<String>>();
+    assert_eq!(names(), [BLOB, PATH, ".haptic-agent.json.phase"]);
+    blob.tidy(false);
+    assert_eq!(names(), [PATH, ".haptic-agent.json.phase"]);
 }
 
 #[test]
@@ -168,15 +204,26 @@ fn a_state_that_cannot_be_read_or_moved_is_an_error_that_names_it() {
 #[test]
 fn a_blob_is_the_one_the_state_names_or_none() {
     let fs = ModelFs::new();
-    let blob = BlobFile::new(&store(&fs), ".haptic-agent-plan.bin");
+    let store = store(&fs);
+    let blob = BlobFile::new(&store, BLOB);
     assert_eq!(blob.read(&[0; 32]).unwrap(), None);
-    let first = blob.replace(b"one").unwrap();
+    let first = bring(&fs, b"one");
     assert_eq!(blob.read(&first).unwrap().unwrap(), b"one");
-    let second = blob.replace(b"two").unwrap();
+    let second = bring(&fs, b"two");
+    // What was adopted survives a power loss.
+    let after = fs.crash(LoseUnsynced::All);
+    assert_eq!(after.read(BLOB).unwrap(), b"two");
+    // One that is too long, and one that nobody adopts, leave nothing.
+    let mut long: &[u8] = b"four";
+    let refused = StagedBlob::receive(&store, "r2-plan", &mut long, 3);
+    assert!(matches!(refused, Err(StageError::Size { got: 4, .. })));
+    let mut dropped: &[u8] = b"six";
+    drop(StagedBlob::receive(&store, "r3-plan", &mut dropped, 3).unwrap());
+    assert_eq!(fs.hidden().len(), 1);
     assert_eq!(blob.read(&first).unwrap(), None);
     assert_eq!(blob.read(&second).unwrap().unwrap(), b"two");
     let too_large = usize::try_from(crate::wire::limits::MAX_PLAN_BLOB_BYTES).unwrap() + 1;
-    fs.scribble(".haptic-agent-plan.bin", &vec![0; too_large]);
+    fs.scribble(BLOB, &vec![0; too_large]);
     assert_eq!(blob.read(&second).unwrap(), None);
     blob.remove().unwrap();
     blob.remove().unwrap();

@@ -16,12 +16,12 @@ use std::thread;
 const ATTEMPTS: usize = 100;
 
 /// One controller: reads the state, builds on it, sends; what it was told.
-fn race(rig: &Rig, epoch: u64, landed: &AtomicUsize) -> Vec<(String, String, Reply)> {
+fn race(rig: &Rig, name: &str, epoch: u64, landed: &AtomicUsize) -> Vec<(String, String, Reply)> {
     let config = rig.config("one");
     let mut told = Vec::new();
     for attempt in 0..ATTEMPTS {
         let state = rig.agent.state_with("?plan=0");
-        let plan = format!("e{epoch}-{attempt}");
+        let plan = format!("e{epoch}-{name}{attempt}");
         let apply = Apply::new(&plan, epoch, attempt as u64)
             .held("haproxy.cfg", config.as_bytes())
             .file("maps/host.map", format!("{plan} x\n").as_bytes())
@@ -44,13 +44,13 @@ fn racing_controllers_make_one_chain() {
     let rig = Rig::applied(Version::V3_4);
     let (old, new) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let told = thread::scope(|scope| {
-        let older = scope.spawn(|| race(&rig, 1, &old));
+        let older = scope.spawn(|| race(&rig, "a", 1, &old));
         let rig = &rig;
-        let same = scope.spawn(|| race(rig, 1, &old));
+        let same = scope.spawn(|| race(rig, "b", 1, &old));
         wait::until("the older leaders have landed some", SOON, || {
             (old.load(Ordering::SeqCst) >= 20).then_some(())
         });
-        let newer = scope.spawn(|| race(rig, 2, &new));
+        let newer = scope.spawn(|| race(rig, "", 2, &new));
         [
             older.join().unwrap(),
             same.join().unwrap(),
@@ -58,16 +58,16 @@ fn racing_controllers_make_one_chain() {
         ]
     });
     let all: Vec<_> = told.into_iter().flatten().collect();
-    let mut landed = std::collections::BTreeMap::new();
+    // From the plan that was built on to the one that landed on it.
+    let mut chain = std::collections::BTreeMap::new();
     for (built_on, plan, reply) in &all {
         match reply.status {
             200 => {
                 let answer = reply.json();
                 assert_eq!(answer["ok"], true, "{answer:#}");
                 assert_eq!(answer["mode"], "file_only", "{answer:#}");
-                // Two older leaders use the same names, so the one who was built on is the key.
-                landed.entry((built_on.clone(), plan.clone())).or_insert(0);
-                *landed.get_mut(&(built_on.clone(), plan.clone())).unwrap() += 1;
+                let fork = chain.insert(built_on.clone(), plan.clone());
+                assert_eq!(fork, None, "{built_on} was built on twice");
             }
             409 => {
                 let reason = reply.json()["reason"].as_str().unwrap().to_owned();
@@ -96,17 +96,19 @@ fn racing_controllers_make_one_chain() {
         tree(&rig.base)["maps/host.map"],
         format!("{last} x\n").as_bytes()
     );
-    // Of the newer one's applies, all but the first were built on its own.
-    let foreign = landed
-        .keys()
-        .filter(|(built_on, plan)| plan.starts_with("e2") && !built_on.starts_with("e2"))
-        .count();
-    assert_eq!(foreign, 1, "{landed:?}");
-    let after_newer = landed
-        .keys()
-        .filter(|(built_on, plan)| plan.starts_with("e1") && built_on.starts_with("e2"))
-        .count();
-    assert_eq!(after_newer, 0, "{landed:?}");
+    // From the first plan to the last one, without a gap or a fork, and never back to the
+    // older epoch.
+    let mut at = "p1".to_owned();
+    let mut links = 0;
+    while let Some(next) = chain.get(&at) {
+        assert!(
+            !(at.starts_with("e2") && next.starts_with("e1")),
+            "{at} {next}"
+        );
+        at.clone_from(next);
+        links += 1;
+    }
+    assert_eq!((at, links), (last, count));
     assert!(state.get("invariant_violation").is_none(), "{state:#}");
 }
 
@@ -300,4 +302,94 @@ fn failures_do_not_add_up() {
         .file("haproxy.cfg", rig.config("two").as_bytes())
         .on(&state);
     next.succeed(&rig.agent, "reload");
+}
+
+/// Readers see one moment: the plan, the file's digest and the generation belong together,
+/// also while every read hashes the tree and applies change it.
+#[test]
+fn a_state_is_of_one_moment() {
+    let rig = Rig::applied(Version::V3_4);
+    let config = rig.config("one");
+    let content = |plan: &str| format!("{plan} {plan}\n");
+    let rounds: u64 = 60;
+    // Ends the readers also if the writer ends in a panic.
+    struct Done<'a>(&'a AtomicUsize);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(1, Ordering::SeqCst);
+        }
+    }
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (rig, config, done) = (&rig, &config, &done);
+        scope.spawn(move || {
+            let _done = Done(done);
+            for round in 0..rounds {
+                let plan = format!("r{round}");
+                let apply = Apply::new(&plan, 1, round)
+                    .held("haproxy.cfg", config.as_bytes())
+                    .file("maps/host.map", content(&plan).as_bytes())
+                    .on(&rig.agent.state_with("?plan=0"))
+                    .mode("auto");
+                apply.succeed(&rig.agent, "file_only");
+            }
+        });
+        for query in ["?verify=1", "", "?verify=1&plan=0"] {
+            scope.spawn(move || {
+                while done.load(Ordering::SeqCst) == 0 {
+                    let state = rig.agent.state_with(query);
+                    let plan = state["applied_plan_id"].as_str().unwrap();
+                    assert_ne!(plan, "", "{query}: {state:#}");
+                    let Some(round) = plan.strip_prefix('r') else {
+                        continue;
+                    };
+                    let digest = crate::support::agent::sha256(content(plan).as_bytes());
+                    assert_eq!(state["files"]["maps/host.map"]["digest"], digest, "{query}");
+                    assert_eq!(state["generation"], round.parse::<u64>().unwrap() + 2);
+                    assert_eq!(state["last_apply"]["plan_id"], plan, "{query}");
+                    assert_eq!(state["applied_token"], token(1, round.parse().unwrap()));
+                }
+            });
+        }
+    });
+    assert_eq!(rig.agent.state()["generation"], rounds + 1);
+}
+
+/// A reload that takes its time holds up neither readers nor whoever the fence refuses.
+#[test]
+fn a_slow_reload_holds_up_no_reader() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let rig = Rig::applied(Version::V3_4);
+    let config = format!("{}    bind 127.0.0.1:{port}\n", rig.config("two"));
+    let slow = rig.raw("p2", config.as_bytes());
+    let stale = rig
+        .next("p3", "three")
+        .edit(|m| m["expected_prev_plan_id"] = "p0".into());
+    thread::scope(|scope| {
+        let applying = scope.spawn(|| slow.fail(&rig.agent, "reload"));
+        wait::until("the set is on disk", SOON, || {
+            (tree(&rig.base)["haproxy.cfg"] == config.as_bytes()).then_some(())
+        });
+        let mut answered = 0;
+        while !applying.is_finished() && answered < 20 {
+            let state = rig.agent.state();
+            if !applying.is_finished() {
+                assert_eq!(state["applied_plan_id"], "p1", "what was published last");
+                assert_eq!(get(rig.agent.api(), "/readyz", None).status, 200);
+                rig.agent.metrics();
+                let reply = stale.send(&rig.agent);
+                if !applying.is_finished() {
+                    assert_eq!(reply.json()["reason"], "prev_mismatch");
+                }
+                answered += 1;
+            }
+        }
+        assert!(
+            answered > 2,
+            "{answered} rounds within a reload of two seconds"
+        );
+        applying.join().unwrap();
+    });
+    assert_eq!(rig.word(), "one");
 }

@@ -182,3 +182,137 @@ fn without_a_window_nothing_waits_and_nothing_spins() {
     // A hundredth of a second a tick; a busy loop would be two hundred.
     assert!(ticks() - before < 20, "{} ticks", ticks() - before);
 }
+
+/// The time comes while HAProxy is away: nothing was asked of anybody, so nothing is
+/// decided, and the reload comes once there is somebody to ask.
+#[test]
+fn a_due_reload_waits_for_a_master_that_is_gone() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let mut rig = Rig::with(version, |setup| {
+            setup
+                .with("--reload-interval-min", "1s")
+                .with("--reload-timeout", "1s")
+        });
+        rig.first().succeed(&rig.agent, "reload");
+        rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+        rig.haproxy.kill();
+        wait::until("the agent has tried", SOON, || {
+            (rig.agent
+                .sample("haptic_agent_reloads_total{result=\"failed\"}")
+                >= 1.0)
+                .then_some(())
+        });
+        let state = rig.agent.state();
+        assert!(
+            state.get("reload_pending_at").is_some(),
+            "{version}: {state:#}"
+        );
+        assert_eq!(state["applied_plan_id"], "p2", "{version}: {state:#}");
+        assert!(state["degraded"]["reason"].is_string(), "{state:#}");
+        rig.restart_haproxy();
+        let state = rig.until_state("it has fired", |state| state["running_plan_id"] == "p2");
+        assert_eq!(state["applied_plan_id"], "p2", "{version}: {state:#}");
+        assert_eq!(state.get("reload_pending_at"), None, "{version}: {state:#}");
+        assert_eq!(state.get("degraded"), None, "{version}: {state:#}");
+        assert_eq!(state["haproxy"]["worker_pid"], rig.haproxy.worker_pid());
+        assert_eq!(rig.word(), "two");
+    }
+}
+
+/// Something else writes the tree while a reload waits: the reload still comes, and
+/// claims nothing.
+#[test]
+fn a_scheduled_reload_of_a_foreign_tree_claims_no_plan() {
+    let rig = rig(Version::V3_4, "2s");
+    rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+    rig.haproxy.write_config(&rig.config("foreign"));
+    let state = fired(&rig);
+    assert_eq!(rig.word(), "foreign");
+    for id in ["applied_plan_id", "running_plan_id", "worker_ops_plan_id"] {
+        assert_eq!(state[id], "", "{id}: {state:#}");
+    }
+    let full = rig.next("p3", "three");
+    full.succeed(&rig.agent, "scheduled");
+    let state = fired(&rig);
+    assert_eq!(state["running_plan_id"], "p3");
+    assert_eq!(rig.word(), "three");
+}
+
+/// The first set ever comes in a window, because the one before it was refused, and is
+/// refused as well: the bootstrap configuration comes back both times.
+#[test]
+fn a_scheduled_first_set_that_is_refused_puts_the_bootstrap_back() {
+    let rig = Rig::with(Version::V3_4, |setup| {
+        setup.with("--reload-interval-min", "1s")
+    });
+    let before = super::kit::photos(&rig.base);
+    let bad = |plan: &str| {
+        let config = format!("{}    frobnicate {plan}\n", rig.config("bad"));
+        crate::support::agent::Apply::new(plan, 1, 1)
+            .file("haproxy.cfg", config.as_bytes())
+            .file("maps/new.map", b"k v\n")
+            .on(&rig.agent.state())
+    };
+    bad("b1").fail(&rig.agent, "reload");
+    assert_eq!(super::kit::photos(&rig.base), before);
+    bad("b2").succeed(&rig.agent, "scheduled");
+    let state = fired(&rig);
+    assert_eq!(state["last_apply"]["error"]["stage"], "scheduled_reload");
+    assert_eq!(super::kit::photos(&rig.base), before);
+    assert_eq!(state["files"], serde_json::json!({}));
+    for id in ["applied_plan_id", "running_plan_id", "lkg_plan_id"] {
+        assert_eq!(state[id], "", "{id}");
+    }
+    assert_eq!(rig.word(), "bootstrap");
+    rig.first().succeed(&rig.agent, "scheduled");
+    fired(&rig);
+    assert_eq!(rig.word(), "one");
+}
+
+/// HAProxy restarts inside the window: the reload that makes the baseline known again
+/// keeps to the window too.
+#[test]
+fn the_repair_after_a_restart_is_paced() {
+    let mut rig = rig(Version::V3_4, "8s");
+    rig.restart_haproxy();
+    let state = rig.agent.state_with("?verify=1");
+    assert_eq!(state["running_plan_id"], "", "noticed by whoever looks");
+    assert_eq!(state["applied_plan_id"], "p1");
+    let state = rig.until_state("the repair is scheduled", |state| {
+        state.get("reload_pending_at").is_some()
+    });
+    let due = state["reload_pending_at"].as_str().unwrap().to_owned();
+    assert_eq!(reloads(&rig), 1.0);
+    let state = fired(&rig);
+    assert_eq!(state["running_plan_id"], "p1");
+    assert!(state["last_apply"]["at"].as_str().unwrap() >= due.as_str());
+    assert_eq!(reloads(&rig), 2.0);
+    assert_eq!(rig.word(), "one");
+}
+
+/// Something removes the main configuration while a reload waits. A 3.2 or 3.4 master
+/// would end of it: it is never asked to, and the last known good set comes back.
+#[test]
+fn a_missing_configuration_is_never_reloaded() {
+    for version in Version::ALL {
+        let mut rig = rig(version, "1s");
+        rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+        std::fs::remove_file(rig.base.join("haproxy.cfg")).unwrap();
+        let state = fired(&rig);
+        let last = &state["last_apply"];
+        assert_eq!(
+            last["error"]["stage"], "scheduled_reload",
+            "{version}: {last:#}"
+        );
+        assert_eq!(last["reload"]["performed"], false, "{version}: {last:#}");
+        assert_eq!(rig.haproxy.exited(), None, "{version}: the master lives");
+        assert_eq!(rig.word(), "one", "{version}");
+        assert_eq!(state["applied_plan_id"], "", "{version}");
+        let file = std::fs::read(rig.base.join("haproxy.cfg")).unwrap();
+        assert_eq!(file, rig.config("one").as_bytes(), "{version}");
+        let full = rig.next("p3", "three").send(&rig.agent).json();
+        assert_eq!(full["ok"], true, "{version}: {full:#}");
+        rig.until_state("it is loaded", |state| state["running_plan_id"] == "p3");
+        assert_eq!(rig.word(), "three", "{version}");
+    }
+}

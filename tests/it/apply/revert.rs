@@ -123,3 +123,53 @@ fn a_revert_whose_reload_fails_says_so() {
         (rig.agent.state()["applied_plan_id"] == "p2").then_some(())
     });
 }
+
+/// The first entry of a path wins: changed, removed, brought back and changed again, in
+/// several lives of the agent, it is the last known good file that comes back, with its
+/// owner and mode.
+#[test]
+fn many_changes_since_the_last_known_good_set_are_one_way_back() {
+    let mut rig = Rig::new(Version::V3_4);
+    rig.first()
+        .file("general/keep", b"old")
+        .file("maps/two.map", b"2 2\n")
+        .succeed(&rig.agent, "reload");
+    let two = rig.base.join("maps/two.map");
+    std::os::unix::fs::chown(&two, Some(65534), Some(65534)).unwrap();
+    // The owner is not content, so this is no foreign write; a set that carries on.
+    let before = super::kit::photos(&rig.base);
+    let config = rig.config("one");
+    let steps: [&[(&str, &str)]; 5] = [
+        &[
+            ("maps/host.map", "b b\n"),
+            ("general/keep", "old"),
+            ("maps/two.map", "3 3\n"),
+        ],
+        &[("general/keep", "new"), ("maps/three.map", "new\n")],
+        &[
+            ("maps/host.map", "c c\n"),
+            ("maps/two.map", "4 4\n"),
+            ("maps/three.map", "newer\n"),
+        ],
+        &[],
+        &[("maps/host.map", "d d\n"), ("general/deep/new", "x")],
+    ];
+    for (round, files) in steps.iter().enumerate() {
+        let mut apply = Apply::new(&format!("s{round}"), 1, 9)
+            .held("haproxy.cfg", config.as_bytes())
+            .on(&rig.agent.state())
+            .mode("auto");
+        for (path, text) in *files {
+            apply = apply.file(path, text.as_bytes());
+        }
+        apply.succeed(&rig.agent, "file_only");
+        rig.agent.kill();
+        rig.restart_agent();
+        assert_eq!(rig.agent.state()["applied_plan_id"], format!("s{round}"));
+        assert_eq!(rig.agent.state()["lkg_plan_id"], "p1");
+    }
+    revert("r", 1, 10).succeed(&rig.agent, "reload");
+    assert_eq!(super::kit::photos(&rig.base), before);
+    assert!(!rig.base.join("general/deep").exists());
+    assert_eq!(leftovers(&rig.base), [""; 0]);
+}

@@ -10,9 +10,12 @@ use std::os::unix::process::CommandExt as _;
 
 const STATE: &str = ".haptic-agent.json";
 
+/// From a good state file to one that is not.
+type Spoil = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
 #[test]
 fn a_state_that_cannot_be_used_is_set_aside() {
-    let spoil: Vec<(&str, Box<dyn Fn(&[u8]) -> Vec<u8>>)> = vec![
+    let spoil: Vec<(&str, Spoil)> = vec![
         ("empty", Box::new(|_| Vec::new())),
         ("half", Box::new(|old| old[..old.len() / 2].to_vec())),
         (
@@ -150,4 +153,18 @@ fn a_state_that_may_not_be_read_is_waited_for() {
     let state = rig.agent.state();
     assert_eq!(state["applied_plan_id"], "p1");
     assert_eq!(state["running_plan_id"], "p1");
+}
+
+/// One base directory has one agent: a second one ends, says why, and disturbs nothing.
+#[test]
+fn a_second_agent_on_the_same_base_ends() {
+    let rig = Rig::applied(Version::V3_4);
+    let before = photos(&rig.base);
+    let second = rig.setup.command().output().unwrap();
+    assert!(!second.status.success());
+    let said = [second.stdout, second.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("another"), "{said}");
+    assert_eq!(photos(&rig.base), before);
+    rig.next("p2", "two").succeed(&rig.agent, "reload");
 }

@@ -150,3 +150,24 @@ fn a_set_needs_its_main_configuration() {
     empty.fail(&rig.agent, "backup");
     assert_eq!(photos(&rig.base), before);
 }
+
+/// A file that becomes a directory, or the other way round, is refused by name; in two
+/// applies it goes.
+#[test]
+fn a_path_changes_between_file_and_directory_in_two_steps() {
+    let rig = Rig::applied(Version::V3_4);
+    rig.next("p2", "two")
+        .file("general/x", b"file")
+        .succeed(&rig.agent, "reload");
+    refused(&rig, "general/x/y", "general/x");
+    rig.next("p3", "three").succeed(&rig.agent, "reload");
+    rig.next("p4", "four")
+        .file("general/x/y", b"below")
+        .succeed(&rig.agent, "reload");
+    refused(&rig, "general/x", "directory");
+    rig.next("p5", "five").succeed(&rig.agent, "reload");
+    rig.next("p6", "six")
+        .file("general/x", b"file")
+        .succeed(&rig.agent, "reload");
+    assert_eq!(tree(&rig.base)["general/x"], b"file");
+}

@@ -232,3 +232,108 @@ fn both_start_again_on_what_they_left() {
         wait::until("it serves", SOON, || (rig.word() == "one").then_some(()));
     }
 }
+
+/// FR-061: HAProxy comes back as another release; everything that depends on it is asked
+/// anew.
+#[test]
+fn an_upgraded_haproxy_is_recognised() {
+    let mut rig = Rig::applied(Version::V3_0);
+    assert!(
+        rig.agent.state()["haproxy"]["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("3.0.")
+    );
+    rig.haproxy.kill();
+    for socket in ["master.sock", "worker.sock"] {
+        let _ = fs::remove_file(rig.base.join(socket));
+    }
+    rig.haproxy = Haproxy::start(Version::V3_4, &rig.base, &rig.config("one"));
+    // The start wrote the same bytes anew: another writer, though an honest one.
+    let state = rig.until_state("the new one is seen", |state| {
+        state["haproxy"]["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("3.4.")
+    });
+    assert!(
+        state["haproxy"]["full_version"]
+            .as_str()
+            .unwrap()
+            .starts_with("3.4.")
+    );
+    // What a 3.4 master dies of is found now; before it was not looked for.
+    let nack = rig.raw("bad", rig.config("bad").trim_end().as_bytes());
+    nack.fail(&rig.agent, "reload");
+    rig.next("p2", "two").succeed(&rig.agent, "reload");
+    assert_eq!(rig.word(), "two");
+}
+
+/// FR-060: a worker that hangs costs each look a bounded time, and no answer.
+#[test]
+fn a_hanging_worker_holds_nobody_up_for_long() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let rig = Rig::applied(Version::V3_4);
+    let pid = Pid::from_raw(i32::try_from(rig.haproxy.worker_pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let began = Instant::now();
+    let config = rig.config("one");
+    let state = rig.agent.state();
+    let noop = Apply::new("p2", 1, 2)
+        .held("haproxy.cfg", config.as_bytes())
+        .held("maps/host.map", b"a.example be_a\n")
+        .on(&state)
+        .mode("auto");
+    let answer = noop.send(&rig.agent);
+    rig.agent.state_with("?verify=1");
+    let took = began.elapsed();
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["mode"], "noop");
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    let state = rig.agent.state_with("?verify=1");
+    assert_eq!(
+        state["running_plan_id"], "p1",
+        "it is the same worker: {state:#}"
+    );
+    assert_eq!(state["applied_plan_id"], "p2");
+}
+
+/// The same bytes written anew, or a touched file, are no foreign write; an apply notices
+/// a real one without being asked to verify.
+#[test]
+fn only_other_bytes_are_a_foreign_write() {
+    let rig = Rig::applied(Version::V3_4);
+    let map = rig.base.join("maps/host.map");
+    let again = |text: &str| {
+        let beside = rig.base.join("maps/beside");
+        fs::write(&beside, text).unwrap();
+        fs::rename(&beside, &map).unwrap();
+    };
+    again("a.example be_a\n");
+    fs::write(rig.base.join("haproxy.cfg"), rig.config("one")).unwrap();
+    assert_eq!(rig.agent.state_with("?verify=1")["applied_plan_id"], "p1");
+    rig.next("p2", "one")
+        .mode("auto")
+        .succeed(&rig.agent, "noop");
+    again("a.example be_b\n");
+    let next = rig.next("p3", "one").mode("auto");
+    let reply = next.send(&rig.agent);
+    assert_eq!(reply.status, 409, "{}", reply.text());
+    assert_eq!(reply.json()["reason"], "unknown_baseline");
+    assert_eq!(
+        fs::read(&map).unwrap(),
+        b"a.example be_b\n",
+        "not overwritten"
+    );
+    let state = rig.agent.state();
+    assert_eq!(state["applied_plan_id"], "");
+    fs::remove_file(&map).unwrap();
+    let full = Apply::new("p3", 1, 9)
+        .held("haproxy.cfg", rig.config("one").as_bytes())
+        .file("maps/host.map", b"a.example be_a\n")
+        .on(&state)
+        .mode("auto");
+    full.succeed(&rig.agent, "reload");
+    assert_eq!(fs::read(&map).unwrap(), b"a.example be_a\n");
+}

@@ -29,7 +29,6 @@ fn every_reason_has_its_conflict() {
     let first = rig.first().edit(|m| m["token"] = token(5, 7));
     first.succeed(&rig.agent, "reload");
     let before = rig.snapshot();
-    let in_place = json!([{"kind": "map_set", "path": "maps/host.map", "key": "a", "value": "b"}]);
     type Edit = Box<dyn Fn(&mut Value)>;
     let table: Vec<(&str, Edit)> = vec![
         ("stale_epoch", Box::new(|m| m["token"] = token(4, 99))),
@@ -68,14 +67,6 @@ fn every_reason_has_its_conflict() {
         (
             "prev_mismatch",
             Box::new(|m| m["expected_prev_token"] = token(4, 7)),
-        ),
-        (
-            "worker_ops_mismatch",
-            Box::new(move |m| {
-                m["in_place_ops"] = in_place.clone();
-                m["worker_ops_plan_id"] = "p2".into();
-                m["expected_worker_ops_plan_id"] = "p0".into();
-            }),
         ),
     ];
     for (reason, edit) in table {
@@ -271,4 +262,36 @@ fn a_manifest_alone_is_a_whole_request() {
     );
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(reply.json()["mode"], "noop");
+}
+
+/// In-place ops are fenced when they would run: while a reload waits, and when the one
+/// that is asked for has to.
+#[test]
+fn in_place_ops_are_fenced_while_a_reload_waits() {
+    let rig = Rig::with(Version::V3_4, |setup| {
+        setup.with("--reload-interval-min", "60s")
+    });
+    rig.first().succeed(&rig.agent, "reload");
+    let with_ops = |mode: &str, expected: &str| {
+        rig.next("p3", "two").mode(mode).edit(|m| {
+            m["in_place_ops"] =
+                json!([{"kind": "map_set", "path": "maps/host.map", "key": "a", "value": "b"}]);
+            m["worker_ops_plan_id"] = "p3".into();
+            m["expected_worker_ops_plan_id"] = expected.into();
+        })
+    };
+    // Nothing is pending yet; this reload would be, so what it would leave to do in place
+    // is fenced, and in mode `auto`, which does not reload, it is not.
+    let reply = with_ops("reload", "p0").send(&rig.agent);
+    is_conflict(&reply, &rig.agent.state(), "worker_ops_mismatch");
+    with_ops("auto", "p0").succeed(&rig.agent, "file_only");
+    rig.next("p2", "two").succeed(&rig.agent, "scheduled");
+    let state = rig.agent.state();
+    assert_eq!(state["running_plan_id"], "p1");
+    assert_eq!(state["worker_ops_plan_id"], "p3");
+    for mode in ["auto", "reload"] {
+        let reply = with_ops(mode, "p2").send(&rig.agent);
+        is_conflict(&reply, &state, "worker_ops_mismatch");
+    }
+    with_ops("auto", "p3").succeed(&rig.agent, "scheduled");
 }

@@ -178,9 +178,7 @@ fn counts_are_bounded() {
         ),
         (
             "8388608",
-            changed(&good, |m| {
-                m["padding"] = "x".repeat(8 * MIB as usize).into()
-            }),
+            changed(&good, |m| m["padding"] = "x".repeat(8 << 20).into()),
         ),
     ];
     refuses(&rig, &cases, 400, "manifest");

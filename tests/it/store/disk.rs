@@ -264,6 +264,12 @@ fn content_is_read_back_as_written() {
         assert_eq!(fs.stat("x").unwrap().unwrap().nlink, 2);
         assert!(fs.stat("x").unwrap().unwrap().mount_id.is_some());
         fs.sync_dir("").unwrap();
+        fs.sync_files(&["x"; 100]).unwrap();
+        let mut some = vec!["x"; 100];
+        some[77] = "none";
+        let (failed, error) = fs.sync_files(&some).unwrap_err();
+        assert_eq!((failed, error.raw_os_error()), (77, Some(libc::ENOENT)));
+        fs.sync_files(&[]).unwrap();
         fs.unlink("x").unwrap();
         fs.unlink("y").unwrap();
     });

@@ -81,7 +81,9 @@ fn what_the_agent_may_not_do_is_an_error_that_names_the_path() {
     let fs = DiskFs::open(base).unwrap();
     let error = Tree::observe(&fs, &[path("secret")], UnixNanos(0)).unwrap_err();
     assert!(
-        error.to_string().starts_with("cannot read secret: "),
+        error
+            .to_string()
+            .starts_with("cannot read secret: the agent may not; give its user read"),
         "{error}"
     );
     let mut session = Session::new(store_on(base));

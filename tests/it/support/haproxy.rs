@@ -92,19 +92,28 @@ impl Haproxy {
     /// Writes `config` to `base/haproxy.cfg`, starts the master with the master socket
     /// `base/master.sock`, and waits until `base/worker.sock` answers `show info`.
     pub(crate) fn start(version: Version, base: &Path, config: &str) -> Self {
-        let file = base.join("haproxy.cfg");
-        fs::write(&file, config).unwrap();
-        let log = File::create(base.join("haproxy.log")).unwrap();
-        let master = Command::new(version.executable())
+        fs::write(base.join("haproxy.cfg"), config).unwrap();
+        let command = Self::command(version, base, base, "mode,600,level,admin");
+        Self::start_as(version, base, command)
+    }
+
+    /// The master's command line: its configuration in `base`, its socket in `run`.
+    pub(crate) fn command(version: Version, base: &Path, run: &Path, socket: &str) -> Command {
+        let mut command = Command::new(version.executable());
+        command
             .arg("-W")
             .arg("-S")
-            .arg(format!(
-                "{},mode,600,level,admin",
-                base.join("master.sock").display()
-            ))
+            .arg(format!("{},{socket}", run.join("master.sock").display()))
             .arg("-f")
-            .arg(&file)
-            .current_dir(base)
+            .arg(base.join("haproxy.cfg"))
+            .current_dir(base);
+        command
+    }
+
+    /// Starts `command`, whose sockets and log are, seen from here, in `run`.
+    pub(crate) fn start_as(version: Version, run: &Path, mut command: Command) -> Self {
+        let log = File::create(run.join("haproxy.log")).unwrap();
+        let master = command
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -113,7 +122,7 @@ impl Haproxy {
             .unwrap();
         let mut this = Self {
             version,
-            base: base.to_path_buf(),
+            base: run.to_path_buf(),
             master,
         };
         wait::until(&format!("{version} answers show info"), START, || {
