@@ -148,6 +148,7 @@ impl World {
             reload_interval: interval,
             file_mode: 0o644,
             secret_mode: 0o640,
+            deletes: crate::haproxy::deletes::Policy::default(),
             reserved: ReservedPaths::default(),
         };
         let store = Store::new(
@@ -325,7 +326,9 @@ impl World {
             }
         }
         if let Some(blob) = blob {
-            upload.blob(&mut blob.as_bytes()).unwrap();
+            if let Err(error) = upload.blob(&mut blob.as_bytes()) {
+                return Ended::Part(error);
+            }
         }
         match upload.run() {
             Answer::Result(result) => Ended::Result(result),
