@@ -23,6 +23,8 @@ pub mod upload;
 mod abort;
 mod activate;
 mod commit;
+#[cfg(test)]
+mod crash;
 mod invariants;
 mod outcome;
 mod pacing;

@@ -13,6 +13,7 @@ use crate::store::state_file::Loaded;
 use crate::store::tree::Tree;
 use crate::store::{StoreError, install, journal, sweep};
 use crate::wire::digest::hex;
+use crate::wire::manifest::Mode;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
@@ -186,6 +187,7 @@ impl Tx {
             }
             Recovery::Restore => {
                 self.record.applied_plan_id.clear();
+                self.doubt_worker();
                 if let Some(failure) = note.and_then(|note| note.failure) {
                     self.degrade(agent, &failure.message);
                 }
@@ -195,6 +197,8 @@ impl Tx {
                 Rest::Nothing
             }
         };
+        // What an earlier life could not remove; the record keeps the names until it is gone.
+        self.prune(agent);
         let mut keep: BTreeSet<String> = self.record.journal.backups().map(str::to_owned).collect();
         // Backups that only the record on disk still names.
         let retired = self.retired.iter().flat_map(journal::Journal::backups);
@@ -278,6 +282,7 @@ impl Tx {
     fn give_up_intent(&mut self, agent: &Agent, failure: &Failure) -> Result<(), StoreError> {
         self.phase = Some(Phase::BackedUp);
         self.record.applied_plan_id.clear();
+        self.doubt_worker();
         self.degrade(agent, &failure.message);
         self.begin_restore(agent, failure)?;
         self.restore(agent)?;
@@ -348,8 +353,9 @@ impl Tx {
                 self.commit_intent(agent, ResultMode::Reload, Some((report, reload)));
             }
             Activation::Refused { message, .. } => {
+                let touched = self.may_have_touched();
                 self.consume_pending();
-                self.abort(agent, report, Failure { stage, message });
+                self.abort_after(agent, report, Failure { stage, message }, touched);
             }
             Activation::Unreachable { message, .. } => {
                 self.abort(agent, report, Failure { stage, message });
@@ -401,6 +407,21 @@ impl Tx {
             None => Report::new(&intent.plan_id, Stopwatch::start(agent.clock.now())),
         };
         self.conclude(agent, report, mode);
+    }
+
+    /// Whether commands of the apply that was cut, or of those that wait for a reload, may
+    /// have reached the worker; no note says how far a batch came.
+    fn may_have_touched(&self) -> bool {
+        let batch = self.record.intent.as_ref().map(|intent| intent.mode) == Some(Mode::Auto);
+        batch || self.record.pending.as_ref().is_some_and(|p| p.touched)
+    }
+
+    /// The set goes back without a reload: a worker that commands may have changed holds
+    /// no plan that could be named.
+    fn doubt_worker(&mut self) {
+        if self.may_have_touched() {
+            self.record.forget_worker();
+        }
     }
 
     fn consume_pending(&mut self) {

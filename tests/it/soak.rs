@@ -6,6 +6,9 @@
 //! a new agent starts; then disk, state and worker must agree on one letter, and the next
 //! apply must work.
 
+// The figures of a run.
+#![allow(clippy::print_stdout)]
+
 use crate::support::agent::{Agent, Apply, Setup, tree};
 use crate::support::haproxy::{Haproxy, Version, preamble};
 use crate::support::ports::Port;

@@ -10,8 +10,12 @@ use std::time::Duration;
 
 use crate::apply::port::Haproxy;
 use crate::haproxy::alerts::ReloadLog;
+use crate::haproxy::batch::{Batch, BatchReport};
+use crate::haproxy::deletes::{Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
+use crate::haproxy::ops::{Content, Touched};
+use crate::haproxy::readback::{Object, Verdict, Void};
 use crate::haproxy::reload::ReloadOutcome;
 use crate::store::model::ModelFs;
 
@@ -160,6 +164,24 @@ impl Haproxy for ModelHaproxy {
             return Err("connection refused".to_owned());
         }
         Ok(RuntimeInventory::default())
+    }
+
+    fn run(&self, _: &Batch, _: Identity, _: &mut Queue) -> BatchReport {
+        unreachable!("the shapes have no ops")
+    }
+
+    fn delete(&self, _: &mut Queue, _: Policy) -> Pass {
+        unreachable!("the shapes have no deletes")
+    }
+
+    fn read_back(
+        &self,
+        _: Identity,
+        _: &Touched,
+        _: &dyn Content,
+        _: &Queue,
+    ) -> Result<Vec<(Object, Verdict)>, Void> {
+        unreachable!("the shapes have no ops")
     }
 
     fn reload(&self, _before: Option<Identity>) -> ReloadOutcome {

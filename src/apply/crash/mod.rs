@@ -10,6 +10,7 @@
 mod clock;
 mod faults;
 mod haproxy;
+mod rules;
 mod sets;
 mod shapes;
 mod stops;
@@ -37,6 +38,12 @@ const ERRNOS: [i32; 6] = [
     libc::EACCES,
     libc::EMFILE,
 ];
+
+/// Whether there is time for every error number on every call and for every pair of cuts;
+/// without it each comes for some call.
+fn long_run() -> bool {
+    std::env::var("HAPTIC_SOAK").is_ok_and(|value| value == "1")
+}
 
 /// What a run over many points came to.
 #[derive(Debug, Default)]
@@ -83,7 +90,12 @@ fn spread<T: Send>(items: Vec<T>, each: impl Fn(T) -> Tally + Sync) -> u64 {
         failed.is_empty(),
         "{} points failed, for example:\n{}",
         failed.len(),
-        failed.iter().step_by(failed.len() / 40 + 1).cloned().collect::<Vec<_>>().join("\n")
+        failed
+            .iter()
+            .step_by(failed.len() / 40 + 1)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
     );
     here.points + there.points
 }

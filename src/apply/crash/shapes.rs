@@ -68,7 +68,7 @@ pub(super) fn shapes() -> Vec<Shape> {
         ..shape(name, setup, action)
     };
     let wide = |name, setup: &[Step], action: &[Step]| Shape {
-        stride: 41,
+        stride: 97,
         ..shape(name, setup, action)
     };
     vec![

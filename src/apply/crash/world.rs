@@ -79,7 +79,7 @@ pub(super) enum Ended {
     Result(Box<ApplyResult>),
     Conflict(Box<Conflict>),
     Missing,
-    Part(PartError),
+    Part(#[allow(dead_code, reason = "shown when a test fails")] PartError),
 }
 
 impl Ended {
@@ -148,6 +148,7 @@ impl World {
             reload_interval: interval,
             file_mode: 0o644,
             secret_mode: 0o640,
+            deletes: crate::haproxy::deletes::Policy::default(),
             reserved: ReservedPaths::default(),
         };
         let store = Store::new(
@@ -325,7 +326,9 @@ impl World {
             }
         }
         if let Some(blob) = blob {
-            upload.blob(&mut blob.as_bytes()).unwrap();
+            if let Err(error) = upload.blob(&mut blob.as_bytes()) {
+                return Ended::Part(error);
+            }
         }
         match upload.run() {
             Answer::Result(result) => Ended::Result(result),
@@ -358,10 +361,7 @@ impl World {
         let on_disk = self.on_disk(what);
         let state = self.state();
         let record = self.record();
-        assert!(
-            !self.agent.lock().unsaved,
-            "{what}: the state is not saved"
-        );
+        assert!(!self.agent.lock().unsaved, "{what}: the state is not saved");
         assert!(!self.agent.lock().unfinished, "{what}: not undone");
         assert_eq!(record.phase, None, "{what}");
         assert_eq!(record.intent, None, "{what}");
@@ -397,7 +397,8 @@ impl World {
     fn check_roles(&self, what: &str, on_disk: &str, state: &State, record: &Record) {
         let loaded = self.haproxy.loaded();
         let running = sets::name_of(&loaded).unwrap_or("a mix");
-        let same = |id: &str, set: &str| id == set || (id.starts_with("again-") && id.ends_with(set));
+        let same =
+            |id: &str, set: &str| id == set || (id.starts_with("again-") && id.ends_with(set));
         if !state.applied_plan_id.is_empty() {
             assert!(
                 same(&state.applied_plan_id, on_disk),
@@ -427,9 +428,17 @@ impl World {
                 );
             }
         }
-        if let Some(blob) = record.blob.as_ref().filter(|b| b.plan_id == record.applied_plan_id) {
+        if let Some(blob) = record
+            .blob
+            .as_ref()
+            .filter(|b| b.plan_id == record.applied_plan_id)
+        {
             if state.applied_plan_stored {
-                assert_eq!(self.fs.read(BLOB).unwrap(), blob.plan_id.as_bytes(), "{what}");
+                assert_eq!(
+                    self.fs.read(BLOB).unwrap(),
+                    blob.plan_id.as_bytes(),
+                    "{what}"
+                );
             }
         }
     }

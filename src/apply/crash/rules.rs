@@ -1,0 +1,371 @@
+//! Rules of the design that no enumeration states: one test a rule.
+
+use std::time::Duration;
+
+use crate::store::Durability;
+use crate::store::model::LoseUnsynced;
+use crate::wire::manifest::Mode;
+use crate::wire::result::{ConflictReason, ResultMode, Stage};
+
+use super::haproxy::files_of;
+use super::sets::{AFTER, BOOT};
+use super::world::{Ask, Ended, INTERVAL, STATE, Step, World};
+
+fn on(plans: &[Ask], interval: Duration) -> World {
+    let world = World::first(interval);
+    for ask in plans {
+        assert!(world.apply(*ask).result().ok);
+    }
+    world
+}
+
+fn reason(ended: Ended) -> ConflictReason {
+    match ended {
+        Ended::Conflict(conflict) => conflict.reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_leader_whose_apply_fails_still_keeps_the_older_one_out() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let newer = |plan| Ask {
+        epoch: 7,
+        ..Ask::reload(plan)
+    };
+    assert_eq!(world.apply(newer("bad")).mode(), Some(ResultMode::Rejected));
+    let older = Ask::reload("p2");
+    assert_eq!(reason(world.apply(older)), ConflictReason::StaleEpoch);
+    let world = world.crash(LoseUnsynced::All);
+    world.start();
+    assert_eq!(reason(world.apply(older)), ConflictReason::StaleEpoch);
+    assert!(world.apply(newer("p2")).result().ok);
+}
+
+#[test]
+fn a_refusal_before_the_fence_changes_nothing_at_all() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let (before, hidden) = (world.fs.snapshot(), world.fs.hidden());
+    let mut manifest = world.manifest(Ask::reload("p2"));
+    manifest.expected_prev_plan_id = "p0".to_owned();
+    let parts = super::sets::owned("p2");
+    assert_eq!(
+        reason(world.send(manifest, &parts, None)),
+        ConflictReason::PrevMismatch
+    );
+    // Content that neither came nor is held.
+    let manifest = world.manifest(Ask::reload("p2"));
+    let none = std::collections::BTreeMap::new();
+    assert!(matches!(world.send(manifest, &none, None), Ended::Missing));
+    assert_eq!(world.fs.snapshot(), before);
+    assert_eq!(world.fs.hidden(), hidden);
+    world.check("refused", true);
+}
+
+#[test]
+fn a_pending_reload_is_never_moved_and_outlives_the_process() {
+    let world = on(&[Ask::reload("p1"), Ask::reload("p2")], INTERVAL);
+    let due = world.record().pending.unwrap().due;
+    world.clock.advance(INTERVAL / 4);
+    assert_eq!(
+        world.apply(Ask::reload("p4")).mode(),
+        Some(ResultMode::Scheduled)
+    );
+    assert_eq!(world.record().pending.unwrap().due, due);
+    world.clock.advance(INTERVAL / 4);
+    let world = world.crash(LoseUnsynced::All);
+    world.start();
+    let pending = world.record().pending.unwrap();
+    assert_eq!((pending.due, pending.plan_id.as_str()), (due, "p4"));
+    let left = world.agent.lock().pending_at.unwrap() - crate::clock::Clock::now(&*world.clock);
+    assert!(left > INTERVAL / 4 && left < INTERVAL / 2, "{left:?}");
+    let generation = world.state().generation;
+    world.fire();
+    world.check("fired", true);
+    let state = world.state();
+    assert_eq!(state.running_plan_id, "p4");
+    assert_eq!(state.generation, generation);
+    assert_eq!(state.last_apply.unwrap().mode, ResultMode::Reload);
+    assert_eq!(world.haproxy.asked().len(), 1);
+}
+
+#[test]
+fn a_refusal_is_remembered_for_a_minute_and_costs_no_second_reload() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let bad = Ask::reload("bad");
+    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
+    let asked = world.haproxy.asked().len();
+    for _ in 0..3 {
+        let again = world.apply(bad).result();
+        assert_eq!(again.error.unwrap().stage, Stage::Reload);
+        assert_eq!(again.rollback, None);
+    }
+    assert_eq!(world.haproxy.asked().len(), asked);
+    world.check("known bad", true);
+    world.clock.advance(Duration::from_secs(61));
+    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
+    assert_eq!(world.haproxy.asked().len(), asked + 1);
+}
+
+#[test]
+fn a_foreign_writer_costs_the_baseline_and_is_not_overwritten() {
+    for restart in [false, true] {
+        let world = on(&[Ask::reload("p1")], Duration::ZERO);
+        world.fs.scribble("maps/host.map", b"mine now");
+        let world = if restart { world.copy() } else { world };
+        // What the controller still believes is refused: nothing is known any more.
+        let mut manifest = world.manifest(Ask::auto("p5"));
+        manifest.expected_prev_plan_id = "p1".to_owned();
+        let parts = super::sets::owned("p5");
+        assert_eq!(
+            reason(world.send(manifest, &parts, None)),
+            ConflictReason::UnknownBaseline
+        );
+        world.agent.look();
+        assert_eq!(world.fs.read("maps/host.map").unwrap(), b"mine now");
+        assert!(world.haproxy.asked().len() <= 1);
+        assert!(world.apply(Ask::reload("p2")).result().ok);
+        world.check("mended", true);
+    }
+}
+
+#[test]
+fn a_bootstrap_configuration_copied_back_by_a_restart_is_found() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let asked = world.haproxy.asked().len();
+    let boot = super::sets::tree(BOOT)["haproxy.cfg"].clone();
+    world.fs.scribble("haproxy.cfg", &boot);
+    world.haproxy.restart();
+    world.agent.look();
+    let state = world.state();
+    assert_eq!(state.applied_plan_id, "");
+    assert_eq!(state.running_plan_id, "");
+    assert_eq!(world.haproxy.asked().len(), asked);
+    assert_eq!(world.fs.read("haproxy.cfg").unwrap(), boot);
+    assert!(world.apply(Ask::reload("p1")).result().ok);
+    world.check("mended", true);
+}
+
+#[test]
+fn a_pending_reload_of_a_tree_that_changed_claims_nothing() {
+    let world = on(&[Ask::reload("p1"), Ask::reload("p2")], INTERVAL);
+    world.fs.scribble("maps/host.map", b"mine now");
+    world.agent.look();
+    world.fire();
+    let state = world.state();
+    assert_eq!(state.reload_pending_at, None);
+    for id in [state.applied_plan_id, state.running_plan_id] {
+        assert_eq!(id, "");
+    }
+    assert_eq!(state.lkg_plan_id, "p1");
+}
+
+#[test]
+fn an_abort_over_a_foreign_file_lets_the_pending_reload_claim_nothing() {
+    // `p4` joins and cannot be written; meanwhile a file outside the journal has changed,
+    // so what goes back is not the last known good set.
+    let world = on(&[Ask::reload("p1"), Ask::reload("p5")], INTERVAL);
+    world.fs.scribble("maps/host.map", b"mine now");
+    world.fs.fail_rename_once("general/deep/x", libc::EIO);
+    let ask = Ask::reload("p4");
+    let first = world.apply(ask);
+    let ended = match first {
+        Ended::Conflict(_) => world.apply(ask),
+        other => other,
+    };
+    assert_eq!(ended.mode(), Some(ResultMode::Rejected));
+    world.fire();
+    let running = world.state().running_plan_id;
+    if !running.is_empty() {
+        assert_eq!(
+            super::sets::name_of(&world.haproxy.loaded()),
+            Some(running.as_str())
+        );
+    }
+}
+
+#[test]
+fn a_state_that_cannot_be_used_is_set_aside_and_never_believed() {
+    for bytes in [
+        &b"{\"format\":1,\"txn\":4"[..],
+        b"",
+        b"{\"format\":999}",
+        b"[]",
+    ] {
+        let world = on(&[Ask::reload("p1"), Ask::auto("p5")], Duration::ZERO);
+        world.fs.put(STATE, bytes, 0o600, 0, 0);
+        let world = world.copy();
+        let state = world.state();
+        assert_eq!(state.applied_plan_id, "");
+        assert_eq!(state.generation, 0);
+        assert_eq!(world.fs.read(".haptic-agent.json.bad").unwrap(), bytes);
+        // Not even a phase of the old transactions is.
+        assert_eq!(world.fs.read(".haptic-agent.json.phase"), None);
+        assert!(world.apply(Ask::reload(AFTER)).result().ok);
+        assert_eq!(world.state().running_plan_id, AFTER);
+    }
+}
+
+#[test]
+fn a_set_that_no_worker_confirmed_goes_back_when_haproxy_does_not_come_up() {
+    let scene = on(&[Ask::reload("p1")], Duration::ZERO);
+    let mut restored = 0;
+    let mut n = 0;
+    loop {
+        let dead = scene.copy();
+        dead.fs.stop_after(n);
+        dead.apply(Ask::reload("p2"));
+        if !dead.fs.has_stopped() {
+            break;
+        }
+        let world = dead.crash(LoseUnsynced::Nothing);
+        world.haproxy.set_down(true);
+        let haproxy = std::sync::Arc::clone(&world.haproxy);
+        let fs = world.fs.clone();
+        std::thread::scope(|scope| {
+            let started = scope.spawn(|| world.start());
+            // It comes up once the old set is back, or after a while if nothing moves.
+            let end = std::time::Instant::now() + Duration::from_millis(60);
+            while std::time::Instant::now() < end
+                && super::sets::name_of(&files_of(&fs)) != Some("p1")
+            {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            haproxy.set_down(false);
+            assert!(started.join().unwrap());
+        });
+        let what = format!("down after {n}");
+        world.check(&what, true);
+        restored += u32::from(world.state().degraded.is_some());
+        n += 1;
+    }
+    assert!(restored > 3, "{restored}");
+}
+
+#[test]
+fn a_killed_agent_needs_no_sync() {
+    let scene = World::first_with(Duration::ZERO, Durability::Process);
+    assert!(scene.apply(Ask::reload("p1")).result().ok);
+    assert!(scene.apply(Ask::auto("p5")).result().ok);
+    let mut points = 0;
+    loop {
+        let dead = scene.copy();
+        dead.fs.stop_after(points);
+        dead.apply(Ask::reload("p4"));
+        if !dead.fs.has_stopped() {
+            break;
+        }
+        let what = format!("process, stopped after {points}");
+        let world = dead.crash(LoseUnsynced::Nothing);
+        assert!(world.start(), "{what}");
+        world.check(&what, true);
+        world.check_next(&what);
+        points += 1;
+    }
+    println!("{points} points without a sync");
+    assert!(points > 20);
+}
+
+#[test]
+fn recovery_run_again_from_its_end_changes_nothing() {
+    let scene = on(&[Ask::reload("p1"), Ask::auto("p5")], Duration::ZERO);
+    let mut n = 0;
+    loop {
+        let dead = scene.copy();
+        dead.fs.stop_after(n);
+        dead.apply(Ask::reload("p4"));
+        if !dead.fs.has_stopped() {
+            break;
+        }
+        let once = dead.crash(LoseUnsynced::Nothing);
+        once.start();
+        let twice = once.crash(LoseUnsynced::Nothing);
+        twice.start();
+        let what = format!("stopped after {n}");
+        assert_eq!(twice.fs.snapshot(), once.fs.snapshot(), "{what}");
+        assert_eq!(twice.haproxy.asked().len(), 0, "{what}: reloaded again");
+        let (a, b) = (once.state(), twice.state());
+        assert_eq!(a.applied_plan_id, b.applied_plan_id, "{what}");
+        assert_eq!(a.running_plan_id, b.running_plan_id, "{what}");
+        assert_eq!(a.generation, b.generation, "{what}");
+        n += 1;
+    }
+    assert!(n > 30);
+}
+
+#[test]
+fn failing_applies_leave_nothing_behind() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    assert_eq!(
+        world.apply(Ask::reload("bad")).mode(),
+        Some(ResultMode::Rejected)
+    );
+    let hidden: Vec<String> = world.fs.hidden().into_keys().collect();
+    let dirs = world.fs.dirs();
+    for round in 0..250 {
+        world.clock.advance(Duration::from_secs(61));
+        let ask = Ask {
+            mode: if round % 2 == 0 {
+                Mode::Reload
+            } else {
+                Mode::Auto
+            },
+            ..Ask::reload("bad")
+        };
+        assert_eq!(world.apply(ask).mode(), Some(ResultMode::Rejected));
+    }
+    let now: Vec<String> = world.fs.hidden().into_keys().collect();
+    assert_eq!(now, hidden);
+    assert_eq!(world.fs.dirs(), dirs);
+    assert!(world.agent.lock().retired.is_empty());
+    world.check("250 refusals", true);
+}
+
+#[test]
+fn a_worker_from_nowhere_is_answered_with_one_reload_only() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let asked = world.haproxy.asked().len();
+    for _ in 0..5 {
+        world.step(Step::Restart);
+    }
+    assert_eq!(world.haproxy.asked().len(), asked + 1);
+    assert_eq!(world.state().applied_plan_id, "p1");
+    assert!(world.apply(Ask::auto("p5")).result().ok);
+    world.step(Step::Restart);
+    world.check("restarted", true);
+    assert_eq!(world.state().running_plan_id, "p5");
+}
+
+#[test]
+fn a_restore_whose_note_is_lost_is_finished_and_never_reloaded_as_a_mix() {
+    // The refused set changed the configuration alone; what goes back first is a file that
+    // only the apply before it had changed, and that the intent does not name.
+    const PHASE: &str = ".haptic-agent.json.phase";
+    let scene = on(&[Ask::reload("p1"), Ask::auto("p5")], Duration::ZERO);
+    let (mut n, mut lost) = (0, 0);
+    loop {
+        let dead = scene.copy();
+        dead.fs.stop_after(n);
+        dead.apply(Ask::reload("bad6"));
+        if !dead.fs.has_stopped() {
+            break;
+        }
+        n += 1;
+        let world = dead.crash(LoseUnsynced::Nothing);
+        let note = world.fs.read(PHASE).unwrap_or_default();
+        let note = String::from_utf8(note).unwrap();
+        let older = note.replace("\"phase\":\"aborting\"", "\"phase\":\"written\"");
+        if older == note {
+            continue;
+        }
+        lost += u32::from(super::sets::name_of(&files_of(&world.fs)).is_none());
+        world.fs.put(PHASE, older.as_bytes(), 0o600, 0, 0);
+        assert!(world.start());
+        let what = format!("stopped after {}", n - 1);
+        world.check(&what, true);
+        assert_eq!(world.on_disk(&what), "p1");
+        world.check_next(&what);
+    }
+    assert!(lost >= 2, "{lost} trees were a mix");
+}
