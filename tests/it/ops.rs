@@ -12,6 +12,7 @@ mod broken;
 mod certs;
 mod deletes;
 mod maps;
+mod procedures;
 mod random;
 mod readback;
 mod servers;
