@@ -113,10 +113,9 @@ pub(crate) fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Ans
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-    )?;
+    // In one write: pieces would wait for the other side's delayed acknowledgement.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.take(MAX_ANSWER).read_to_string(&mut text)?;
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, format!("not HTTP: {text:?}"));
