@@ -159,9 +159,14 @@ impl Load {
             let (good, failed, stop) = (Arc::clone(&good), Arc::clone(&failed), Arc::clone(&stop));
             thread::spawn(move || {
                 while !stop.load(Ordering::SeqCst) {
-                    match get_port(port, &host, &path) {
+                    let answer = get_port(port, &host, &path);
+                    match answer {
                         Ok(answer) if answer.status == 200 => &good,
-                        Ok(_) | Err(_) => &failed,
+                        other => {
+                            // What failed matters more than how often; a failing test shows it.
+                            eprintln!("a request of the load failed: {other:?}");
+                            &failed
+                        }
                     }
                     .fetch_add(1, Ordering::SeqCst);
                 }
