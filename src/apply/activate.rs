@@ -218,12 +218,21 @@ impl Tx {
             ReloadOutcome::Unconfirmed { what, took, log } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
-                let message = format!("{what}; the files stay, and what HAProxy runs is unknown");
-                (
-                    Activation::Unconfirmed { reload, message },
-                    ReloadResult::Unconfirmed,
-                    Some(took),
-                )
+                let activation = if Self::haproxy_is_gone(agent) {
+                    // Whatever ended it, it will be started again from what is on disk, and
+                    // of the two sets only the old one is known to load.
+                    let message = format!("{what}; HAProxy itself is gone");
+                    Activation::Refused {
+                        reload,
+                        message,
+                        verdict: false,
+                    }
+                } else {
+                    let message =
+                        format!("{what}; the files stay, and what HAProxy runs is unknown");
+                    Activation::Unconfirmed { reload, message }
+                };
+                (activation, ReloadResult::Unconfirmed, Some(took))
             }
             ReloadOutcome::Unreachable { what } => {
                 reload.performed = false;
@@ -242,6 +251,11 @@ impl Tx {
             self.record.last_reload_end = Some(agent.clock.wall().0);
         }
         activation
+    }
+
+    /// Neither master nor worker answers.
+    fn haproxy_is_gone(agent: &Agent) -> bool {
+        agent.haproxy.master().is_err() && agent.haproxy.worker().is_err()
     }
 
     /// The look that a fuse gets before the current goes through it: some files end more

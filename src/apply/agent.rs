@@ -5,7 +5,7 @@
 //! client's. The other two are held for a copy and never over I/O, so that a state can
 //! be read and a stale controller refused while a reload takes its minute.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::haproxy::deletes::Policy;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::blob::BlobFile;
+use crate::store::journal::Journal;
 use crate::store::state_file::StateFile;
 use crate::wire::manifest::{FileKind, Manifest, Mode, ReservedPaths};
 use crate::wire::path::ManifestPath;
@@ -77,6 +78,10 @@ pub struct Agent {
     started: i128,
     next_request: AtomicU64,
     pub(super) alarm: Alarm,
+    /// Backups that no saved record names any more.
+    pub(super) discarded: Mutex<Vec<Journal>>,
+    /// The background thread runs.
+    pub(super) kept: AtomicBool,
 }
 
 /// Wakes the pacing thread: when a reload was scheduled, and when the process stops.
@@ -131,6 +136,8 @@ impl Agent {
             known_bad: Mutex::default(),
             next_request: AtomicU64::new(0),
             alarm: Alarm::default(),
+            discarded: Mutex::default(),
+            kept: AtomicBool::new(false),
         }
     }
 

@@ -1,7 +1,10 @@
 //! The good end: plan roles, blob, journal, invariants, in one save.
 
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
 use crate::store::install;
-use crate::store::journal;
+use crate::store::journal::{self, Journal};
 use crate::store::stage::StagedBlob;
 use crate::wire::digest::hex;
 use crate::wire::manifest::Token;
@@ -96,13 +99,9 @@ impl Tx {
         }
     }
 
-    /// Deletes what no saved record names any more.
+    /// Lets go of what no saved record names any more.
     pub(super) fn drop_retired(&mut self, agent: &Agent) {
-        for journal in self.retired.drain(..) {
-            if let Err(error) = journal::clear(&agent.store, &journal) {
-                log::warn!(error:% = words(&error); "a backup that is no longer needed stays; the next start removes it");
-            }
-        }
+        agent.discard(self.retired.drain(..));
     }
 
     /// The blob belongs to the plan that brought it. A plan that is applied again without
@@ -164,6 +163,38 @@ impl Tx {
             }
             Err(error) => {
                 log::warn!(error:% = words(&error); "an empty directory cannot be removed");
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Takes backups that nothing names any more. A backup's name is never used twice, so
+    /// they can go at any time, and dropping an old inode takes milliseconds on some file
+    /// systems: the background thread does it after the answer, where there is one.
+    fn discard(&self, journals: impl Iterator<Item = Journal>) {
+        self.discarded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(journals);
+        if self.kept.load(Ordering::Acquire) {
+            self.ring();
+        } else {
+            self.empty_discarded();
+        }
+    }
+
+    /// Deletes what was discarded. Needs no lock of the apply.
+    pub(super) fn empty_discarded(&self) {
+        let journals = std::mem::take(
+            &mut *self
+                .discarded
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        for journal in journals {
+            if let Err(error) = journal::clear(&self.store, &journal) {
+                log::warn!(error:% = words(&error); "a backup that is no longer needed stays; the next start removes it");
             }
         }
     }

@@ -6,6 +6,7 @@
 //! decides; across a restart the wall clock does, because nothing else survives.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::wire::digest::hex;
@@ -146,8 +147,10 @@ impl Agent {
     /// deletes through, and looks at the worker now and then. Returns when
     /// [`Agent::stop`] was called.
     pub fn keep(&self) {
+        self.kept.store(true, Ordering::Release);
         let mut next_look = self.clock.now() + LOOK_EVERY;
         loop {
+            self.empty_discarded();
             let view = self.view();
             let wake = [view.pending_at, view.deletes_at]
                 .into_iter()
@@ -155,6 +158,8 @@ impl Agent {
                 .fold(next_look, Instant::min);
             drop(view);
             if self.wait_until(wake) {
+                self.kept.store(false, Ordering::Release);
+                self.empty_discarded();
                 return;
             }
             let now = self.clock.now();

@@ -4,7 +4,7 @@
 //! phase in memory cannot part, and so that the fold saved is always the fold of the
 //! tree that was observed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
 use crate::haproxy::identity::WorkerInfo;
@@ -21,6 +21,10 @@ use super::agent::Agent;
 use super::machine::{self, Event, IllegalStep, Phase};
 use super::port::words;
 use super::record::{PhaseNote, Record};
+
+/// How long after a reload a connection may still reach the worker from before; measured
+/// once in 450 reloads, 4 ms after the verdict.
+const FORMER_WORKER_LINGERS: Duration = Duration::from_secs(1);
 
 /// Guarded by the apply lock.
 #[derive(Debug, Default)]
@@ -152,13 +156,28 @@ impl Tx {
     /// another one.
     pub(super) fn look_at_worker(&mut self, agent: &Agent) -> bool {
         match agent.haproxy.worker() {
-            Ok(info) if !info.stopping => self.worker_seen(agent, info),
+            Ok(info) if !info.stopping && !self.is_former(agent, &info) => {
+                self.worker_seen(agent, info)
+            }
             Ok(_) => false,
             Err(error) => {
                 log::debug!(error; "the worker does not answer");
                 false
             }
         }
+    }
+
+    /// For some milliseconds after a reload the former worker may still take connections;
+    /// that it answers is no news. Bounded, because a wall clock can be set back.
+    fn is_former(&self, agent: &Agent, info: &WorkerInfo) -> bool {
+        let fresh = self.last_reload_end.is_some_and(|end| {
+            agent.clock.now().saturating_duration_since(end) < FORMER_WORKER_LINGERS
+        });
+        fresh
+            && self
+                .record
+                .worker
+                .is_some_and(|now| info.identity.is_older_than(now))
     }
 
     /// Takes note of the worker that answers. True if it is not the one of the record.

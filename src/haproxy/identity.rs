@@ -17,6 +17,15 @@ pub struct Identity {
     pub start_micros: u64,
 }
 
+impl Identity {
+    /// Whether it started before `other`. For some milliseconds after a reload the
+    /// former worker still takes connections: an older worker is no newcomer.
+    #[must_use]
+    pub fn is_older_than(self, other: Self) -> bool {
+        self.start_micros < other.start_micros
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {} started at {} us", self.pid, self.start_micros)

@@ -71,8 +71,7 @@ impl Site {
     }
 }
 
-/// A directory on the disk that holds the build, which is what a real one is like; the
-/// system's temporary directory may be memory.
+/// A directory for one scene, where `HAPTIC_BENCH_DIR` says or the system does.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let named = std::env::var_os("HAPTIC_BENCH_DIR").map(PathBuf::from);
     tempfile::tempdir_in(named.unwrap_or_else(std::env::temp_dir)).unwrap()

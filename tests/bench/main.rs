@@ -4,6 +4,10 @@
 //! ratio, because on a shared machine only the ratio means something. The bench
 //! measures and reports; it fails only when something does not work at all, never
 //! because a figure is missed. Words on the command line choose sections.
+//!
+//! Files go to the system's temporary directory, or to the one that `HAPTIC_BENCH_DIR`
+//! names: on a disk that others sync all the time every rename and unlink waits for their
+//! journal commits, and a directory in memory shows what is the agent's own.
 
 // Sections share a part of the integration tests' support each, and a bench that cannot
 // go on says so by ending.

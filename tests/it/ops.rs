@@ -12,10 +12,13 @@ mod broken;
 mod certs;
 mod deletes;
 mod maps;
+mod procedures;
+mod random;
 mod readback;
 mod servers;
 
 use crate::support::haproxy::{Haproxy, Version, preamble};
+use crate::support::wait;
 use haptic_agent::clock::SystemClock;
 use haptic_agent::haproxy::batch::{BatchReport, Ended};
 use haptic_agent::haproxy::deletes::Queue;
@@ -123,6 +126,18 @@ impl Bench {
         assert!(report.deletes.is_empty());
         let result = &report.results[index];
         (result.outcome, result.words.clone())
+    }
+
+    /// Reloads, and waits for the new worker: for some milliseconds after the verdict
+    /// the former one may still take a connection.
+    fn reload(&self) -> WorkerInfo {
+        let answer = self.haproxy.ask_master("reload").unwrap();
+        assert!(answer.contains("Success=1"), "{answer}");
+        let former = self.before.identity;
+        wait::until("the new worker answers", Duration::from_secs(10), || {
+            let info = self.worker().info(soon()).ok()?;
+            (info.identity != former).then_some(info)
+        })
     }
 
     fn ask(&self, line: &str) -> String {

@@ -11,7 +11,7 @@ use crate::haproxy::ops::program::{MapDel, Segment, Step};
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;
 use crate::haproxy::session::{self, Session, SessionError};
-use crate::haproxy::wait::Deadline;
+use crate::haproxy::wait::{Deadline, pause};
 use crate::haproxy::worker::WorkerSocket;
 use crate::wire::limits::MAX_MAP_DEL_REPEAT;
 use std::ops::ControlFlow;
@@ -19,6 +19,11 @@ use std::time::Duration;
 
 /// How long one look at the worker may take.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks, and the pause between them, while a former worker still takes connections:
+/// it does so for milliseconds after a reload.
+const FORMER_LOOKS: usize = 10;
+const FORMER_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why nothing more is sent.
 #[derive(Debug)]
@@ -57,10 +62,7 @@ pub(super) fn run(
     });
     let results: Vec<_> = results.collect();
     let deadline = Deadline::from(clock.now(), BATCH_PATIENCE);
-    let opened = Session::open(worker, deadline.within(LOOK_PATIENCE)).and_then(|mut session| {
-        let info = session.info(deadline.within(LOOK_PATIENCE))?;
-        Ok((session, info))
-    });
+    let opened = open(worker, expected, deadline);
     let nothing = |results, ended| BatchReport {
         results,
         ended,
@@ -95,6 +97,25 @@ pub(super) fn run(
         .try_for_each(|segment| runner.segment(segment))
         .and_then(|()| runner.same_worker(expected));
     runner.report(batch, expected, ran)
+}
+
+/// A session, tried again while a former worker takes the connection; nothing has been
+/// sent to it.
+fn open(
+    worker: &WorkerSocket,
+    expected: Identity,
+    deadline: Deadline,
+) -> Result<(Session, WorkerInfo), SessionError> {
+    let mut looks = 1;
+    loop {
+        let mut session = Session::open(worker, deadline.within(LOOK_PATIENCE))?;
+        let info = session.info(deadline.within(LOOK_PATIENCE))?;
+        if looks == FORMER_LOOKS || !info.identity.is_older_than(expected) {
+            return Ok((session, info));
+        }
+        looks += 1;
+        pause(FORMER_PAUSE);
+    }
 }
 
 /// Whether it is that worker and stays.
@@ -358,12 +379,19 @@ impl Runner<'_> {
     }
 
     fn outside(&self, expected: Identity) -> Result<WorkerInfo, Stop> {
-        let info = self
-            .worker
-            .info(self.deadline.within(LOOK_PATIENCE))
-            .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
-        is_expected(&info, expected).map_err(Stop::WorkerChanged)?;
-        Ok(info)
+        let mut looks = 1;
+        loop {
+            let info = self
+                .worker
+                .info(self.deadline.within(LOOK_PATIENCE))
+                .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
+            if looks == FORMER_LOOKS || !info.identity.is_older_than(expected) {
+                is_expected(&info, expected).map_err(Stop::WorkerChanged)?;
+                return Ok(info);
+            }
+            looks += 1;
+            pause(FORMER_PAUSE);
+        }
     }
 
     /// Deletes whose object is gone already need no entry.

@@ -68,6 +68,13 @@ fn run(
     let info = session
         .info(deadline)
         .map_err(|error| Chain(&error).to_string())?;
+    // A former worker that took this connection says nothing about the present one.
+    if queue
+        .worker()
+        .is_some_and(|worker| info.identity.is_older_than(worker))
+    {
+        return Err("a former worker still answers".to_owned());
+    }
     if queue.worker() != Some(info.identity) || info.stopping {
         queue.supersede_all("another worker runs now");
         return Ok(());

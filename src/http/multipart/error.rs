@@ -111,7 +111,7 @@ impl From<Framing> for MultipartError {
     }
 }
 
-/// The way back for errors that came out of a [`PartReader`].
+/// The way back for errors that came out of a [`PartReader`](super::PartReader).
 impl From<io::Error> for MultipartError {
     fn from(error: io::Error) -> Self {
         let framing = error.get_ref().and_then(|inner| inner.downcast_ref());

@@ -195,8 +195,18 @@ pub(crate) fn photos(base: &Path) -> BTreeMap<String, Photo> {
     out
 }
 
-/// What staging and backups hold, by name.
+/// What staging and backups hold, by name, once the agent had time to let go of what
+/// nothing names any more: it does so after its answer.
 pub(crate) fn leftovers(base: &Path) -> Vec<String> {
+    let mut seen = Vec::new();
+    wait::try_until(Duration::from_millis(500), &mut || {
+        seen = leftovers_now(base);
+        seen.is_empty().then_some(())
+    });
+    seen
+}
+
+fn leftovers_now(base: &Path) -> Vec<String> {
     let mut out = Vec::new();
     walk(base, base, &mut |relative, _| {
         if relative.contains(".haptic-tmp/") || relative.contains(".haptic-lkg/") {

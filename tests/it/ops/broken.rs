@@ -292,3 +292,67 @@ fn a_lost_answer_of_a_pass_is_no_attempt() {
     assert_eq!((last.error, last.next), (None, None));
     assert_eq!(queue.take_events().len(), 10);
 }
+
+#[test]
+fn a_former_worker_that_takes_a_connection_is_no_newcomer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("w.sock");
+    let former = |peer: &mut Peer, session: bool| {
+        let said = info(6, 0).replace("_sec: 5", "_sec: 4");
+        peer.say(format!("{said}\n{}", if session { "> " } else { "" }).as_bytes());
+    };
+    // The first two connections of each kind reach the former worker.
+    let (sessions, looks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let _fake = Fake::start(&path, move |mut peer| {
+        if peer.line() == "show info float\n" {
+            match looks.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => former(&mut peer, false),
+                _ => {
+                    peer.say(format!("{}\n", info(7, 0)).as_bytes());
+                }
+            }
+            return;
+        }
+        let number = sessions.fetch_add(1, Ordering::SeqCst);
+        peer.say(b"\n> ");
+        loop {
+            match peer.line().as_str() {
+                "" => return,
+                "show info float\n" if number < 2 => former(&mut peer, true),
+                "show info float\n" => {
+                    peer.say(format!("{}\n> ", info(7, 0)).as_bytes());
+                }
+                line => {
+                    assert!(number >= 2 || line.starts_with("set severity"), "{line}");
+                    peer.say(b"\n> ");
+                }
+            }
+        }
+    });
+    let (report, _) = run(&batch(5), &path);
+    assert!(matches!(report.ended, Ended::Complete { .. }), "{report:?}");
+}
+
+#[test]
+fn a_former_worker_supersedes_no_delete() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("w.sock");
+    let mut queue = Queue::default();
+    let key = Key::Backend {
+        backend: "b".to_owned(),
+    };
+    let newer = Identity {
+        pid: 9,
+        start_micros: 6_000_000,
+    };
+    let request = DeleteRequest {
+        key: key.clone(),
+        grace_ms: None,
+    };
+    queue.add(std::slice::from_ref(&request), newer);
+    let socket = WorkerSocket::new(path.clone());
+    let _fake = worker(&path, [7, 7, 7], |_, _, _| None);
+    let pass = pass(&mut queue, &socket, Policy::default(), &SystemClock);
+    assert!(pass.error.is_some());
+    assert!(queue.contains(&key));
+}

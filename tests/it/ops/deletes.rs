@@ -335,13 +335,7 @@ fn a_thousand_wait_and_not_one_more() {
 fn another_worker_supersedes_what_waited_for_the_old_one() {
     each(|bench| {
         bench.good(&json!([del("s1")]));
-        assert!(
-            bench
-                .haproxy
-                .ask_master("reload")
-                .unwrap()
-                .contains("Success=1")
-        );
+        bench.reload();
         let events = bench.passes(PATIENT, |bench| bench.queue.is_empty());
         assert_eq!(events, [("b/s1".to_owned(), DeleteOutcome::Superseded)]);
         assert!(bench.has("b", "s1"));

@@ -3,11 +3,13 @@
 
 use crate::support::agent::Setup;
 use crate::support::haproxy::{Haproxy, Version};
+use crate::support::wait;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// The oldest branch and the newest.
 pub(super) const VERSIONS: [Version; 2] = [Version::V3_0, Version::V3_4];
@@ -181,6 +183,21 @@ fn as_user(outer: &mut Command, user: Option<User>) {
 
 /// The names in a directory, sorted; empty if it is not there.
 pub(super) fn names(dir: &Path) -> Vec<String> {
+    // What nothing names any more goes soon after the answer, not before it.
+    let own = dir
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let mut seen = names_now(dir);
+    if own {
+        wait::try_until(Duration::from_millis(500), &mut || {
+            seen = names_now(dir);
+            seen.is_empty().then_some(())
+        });
+    }
+    seen
+}
+
+fn names_now(dir: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(dir) else {
         return Vec::new();
     };
