@@ -131,8 +131,12 @@ fn agreed(base: &Path, port: u16, agent: &Agent, what: &str) -> char {
     );
     let staged = base.join(".haptic-tmp");
     assert_eq!(std::fs::read_dir(staged).unwrap().count(), 0, "{what}");
+    // Those go after the answer.
     let backups = base.join(".haptic-lkg");
-    assert_eq!(std::fs::read_dir(backups).unwrap().count(), 0, "{what}");
+    wait::until(&format!("{what}: no backup is left"), TURN, || {
+        let left = std::fs::read_dir(&backups).unwrap().count();
+        (left == 0).then_some(())
+    });
     letter
 }
 
