@@ -43,7 +43,7 @@ man: ## writes the manual pages and help snapshots from the flag table
 soak: servers ## the long tests, bounded
 	$(CARGO) test --release --locked -- --ignored --test-threads=1
 
-bench: servers static ## the figures that README promises
+bench: servers static ## measures size, memory, start, throughput and applies
 	$(CARGO) bench --locked --bench bench
 
 demo: build ## a story on the terminal with a real HAProxy

@@ -6,6 +6,7 @@
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -91,8 +92,16 @@ pub fn run(config: Config) -> Result<(), Report> {
     let keeper = {
         let agent = Arc::clone(&agent);
         spawn("keeper", move || {
-            if agent.start() {
-                agent.keep();
+            // Without this thread no scheduled reload fires and nobody looks: better to be
+            // started again and recover than to live on half.
+            let kept = catch_unwind(AssertUnwindSafe(|| {
+                if agent.start() {
+                    agent.keep();
+                }
+            }));
+            if kept.is_err() {
+                log::error!("the background thread ended in a panic; stopping so that a restart recovers from disk");
+                exit::now(Exit::Broken);
             }
         })
         .map_err(|error| cannot_start(error.into()))?

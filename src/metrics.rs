@@ -94,6 +94,16 @@ const READY: Family = gauge(
     &[],
     "1 once the agent has started up and accepts applies.",
 );
+const HAPROXY_UP: Family = gauge(
+    "haptic_agent_haproxy_up",
+    &[],
+    "1 while HAProxy's worker answers; looked at every few seconds.",
+);
+const DEGRADED: Family = gauge(
+    "haptic_agent_degraded",
+    &[],
+    "1 from a failed apply until a reload works again; the state has the reason.",
+);
 const APPLIES: Family = counter(
     "haptic_agent_apply_total",
     &["mode"],
@@ -216,6 +226,8 @@ const LOGS_SUPPRESSED: Family = counter(
 pub const FAMILIES: &[&Family] = &[
     &BUILD_INFO,
     &READY,
+    &HAPROXY_UP,
+    &DEGRADED,
     &APPLIES,
     &REJECTED,
     &APPLY_DURATION,
@@ -263,6 +275,10 @@ const RELOAD_BOUNDS: &[f64] = &[0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 pub struct Metrics {
     /// `haptic_agent_ready`
     pub ready: Gauge,
+    /// `haptic_agent_haproxy_up`
+    pub haproxy_up: Gauge,
+    /// `haptic_agent_degraded`
+    pub degraded: Gauge,
     /// `haptic_agent_apply_total`
     pub applies: By<ApplyMode, Counter>,
     /// `haptic_agent_apply_rejected_total`
@@ -317,6 +333,8 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             ready: Gauge::default(),
+            haproxy_up: Gauge::default(),
+            degraded: Gauge::default(),
             applies: By::default(),
             rejected: By::default(),
             apply_duration: By::with(|| Histogram::new(APPLY_BOUNDS)),
@@ -367,6 +385,8 @@ impl Metrics {
         out.open(&BUILD_INFO);
         out.sample(&BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
         one(&mut out, &READY, self.ready.get());
+        one(&mut out, &HAPROXY_UP, self.haproxy_up.get());
+        one(&mut out, &DEGRADED, self.degraded.get());
         counts(&mut out, &APPLIES, &self.applies);
         counts(&mut out, &REJECTED, &self.rejected);
         out.open(&APPLY_DURATION);

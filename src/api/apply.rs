@@ -11,9 +11,9 @@ use crate::http::{Body, BodyError, Request, Response, Status};
 use crate::metrics::{Metrics, RejectStage};
 use crate::wire::limits::{MAX_APPLY_BODY_BYTES, MAX_FILES, MAX_MANIFEST_BYTES};
 use crate::wire::manifest::{Manifest, ReservedPaths};
-use crate::wire::result::Stage;
+use crate::wire::result::{Conflict, ConflictReason, Stage};
 
-use super::{json, refusal};
+use super::{json, refusal, refused};
 
 /// Manifest, plan blob, and one part a file.
 const MAX_PARTS: usize = MAX_FILES + 2;
@@ -29,6 +29,7 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
     let Some(slot) = agent.gate.upload() else {
         reject(RejectStage::Busy);
         let message = "too many uploads at once; try again in a second";
+        refused("busy", Status::ServiceUnavailable, message);
         return refusal(Status::ServiceUnavailable, Stage::Busy, message)
             .header("Retry-After", "1");
     };
@@ -36,7 +37,7 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
         Ok(boundary) => boundary,
         Err(error) => {
             reject(RejectStage::Request);
-            return refusal(Status::BadRequest, Stage::Request, error.to_string());
+            return Refused::bad(Stage::Request, error.to_string()).answer();
         }
     };
     let mut parts = Multipart::new(request.body(MAX_APPLY_BODY_BYTES), &boundary, MAX_PARTS);
@@ -51,10 +52,15 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
         Ok(upload) => upload,
         Err(Early::Conflict(conflict)) => {
             reject(RejectStage::Fence);
-            return json(Status::Conflict, &*conflict);
+            return conflicted(&conflict);
         }
         Err(Early::KnownBad(nack)) => {
             reject(RejectStage::KnownBad);
+            refused(
+                "known_bad",
+                Status::Ok,
+                "HAProxy refused the same bytes a moment ago; the answer is repeated",
+            );
             return json(Status::Ok, &*nack);
         }
     };
@@ -66,13 +72,29 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
         Answer::Result(result) => json(Status::Ok, &*result),
         Answer::Conflict(conflict) => {
             reject(RejectStage::Fence);
-            json(Status::Conflict, &*conflict)
+            conflicted(&conflict)
         }
         Answer::Missing(missing) => {
             reject(RejectStage::Missing);
+            refused(
+                "missing",
+                Status::Conflict,
+                "content was neither sent nor is held; the answer lists it",
+            );
             json(Status::Conflict, &missing)
         }
     }
+}
+
+fn conflicted(conflict: &Conflict) -> Response {
+    let why = match conflict.reason {
+        ConflictReason::PrevMismatch => "prev_mismatch: another plan or token is applied",
+        ConflictReason::StaleEpoch => "stale_epoch: a newer leader has spoken",
+        ConflictReason::UnknownBaseline => "unknown_baseline: what is applied is not known",
+        ConflictReason::WorkerOpsMismatch => "worker_ops_mismatch: the worker holds another plan",
+    };
+    refused("fence", Status::Conflict, why);
+    json(Status::Conflict, conflict)
 }
 
 /// Why a body is refused; nothing was written but staging, which is gone again.
@@ -155,7 +177,12 @@ impl Refused {
     }
 
     fn answer(self) -> Response {
-        log::info!(stage = self.stage.as_str(), error = self.message; "apply refused");
+        if self.status == Status::ServiceUnavailable {
+            // The disk is ours, not the sender's: somebody has to make room.
+            log::error!(stage = self.stage.as_str(), error = self.message.as_str(); "a part cannot be stored");
+        } else {
+            refused(self.stage.as_str(), self.status, &self.message);
+        }
         refusal(self.status, self.stage, self.message)
     }
 }

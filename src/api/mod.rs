@@ -11,7 +11,9 @@ pub mod state;
 
 use serde::Serialize;
 
+use crate::clock::{Clock as _, SystemClock};
 use crate::http::{Response, Status};
+use crate::log::RateLimit;
 use crate::wire::result::{Failure, Stage};
 
 /// A JSON answer; the body ends in a newline.
@@ -25,6 +27,15 @@ pub(crate) fn json(status: Status, value: &impl Serialize) -> Response {
             log::error!(error:%; "an answer cannot be encoded");
             Response::text(Status::InternalServerError, "internal error\n")
         }
+    }
+}
+
+static REFUSALS: RateLimit = RateLimit::new();
+
+/// One record a second of each kind of refusal: a peer can provoke them.
+pub(crate) fn refused(kind: &'static str, status: Status, error: &str) {
+    if let Some(held_back) = REFUSALS.pass(kind, SystemClock.now()) {
+        log::warn!(kind, status = status.code(), error, held_back; "request refused");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::http::auth::BasicAuth;
 use crate::http::{Method, Request, Response, ServerStats, Service, Status};
 use crate::metrics::{self, Metrics};
 
-use super::{apply, health, state};
+use super::{apply, health, refused, state};
 
 /// Serves the API listener.
 pub struct Api {
@@ -89,6 +89,12 @@ impl Api {
             return not_allowed(route.allow());
         }
         if route.needs_credentials() && !self.auth.check(request.header("authorization")) {
+            let peer = request.peer().to_string();
+            refused(
+                "credentials",
+                Status::Unauthorized,
+                &format!("wrong or missing credentials from {peer}"),
+            );
             return Response::text(Status::Unauthorized, "wrong or missing credentials\n")
                 .header("WWW-Authenticate", "Basic realm=\"haptic-agent\"");
         }

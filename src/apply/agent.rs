@@ -6,8 +6,8 @@
 //! be read and a stale controller refused while a reload takes its minute.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use crate::cli::exit::{self, Exit};
 use crate::clock::Clock;
@@ -192,6 +192,9 @@ impl Agent {
         self.metrics
             .reload_pending
             .set(u64::from(tx.record.pending.is_some()));
+        self.metrics
+            .degraded
+            .set(u64::from(tx.record.degraded.is_some()));
         self.metrics.files.set(view.files.len() as u64);
         self.metrics
             .journal_entries
@@ -206,6 +209,21 @@ impl Agent {
         self.known_bad
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The apply lock, if nobody holds it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Tx>> {
+        match self.apply.try_lock() {
+            Ok(tx) => Some(tx),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => Some(self.lock()),
+        }
+    }
+
+    /// The time, on the clock that [`Agent::try_verify`] compares with.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     /// The apply lock. A thread that panicked while it held it left a transaction in the

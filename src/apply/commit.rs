@@ -46,7 +46,7 @@ impl Tx {
     /// The plan roles after a success; the generation moves by one.
     pub(super) fn settle(&mut self, plan_id: &str, token: Token, schema: i64, mode: ResultMode) {
         let record = &mut self.record;
-        record.generation += 1;
+        record.generation = record.generation.saturating_add(1);
         plan_id.clone_into(&mut record.applied_plan_id);
         record.applied_token = token;
         record.plan_schema_version = schema;

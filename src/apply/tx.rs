@@ -47,6 +47,10 @@ pub(super) struct Tx {
     pub(super) retired: Vec<crate::store::journal::Journal>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<Instant>,
+    /// The worker did not answer when it was last asked.
+    pub(super) worker_silent: bool,
+    /// When the last look at every owned file began.
+    pub(super) verified: Option<Instant>,
     /// What the batch of that generation touched, to be looked at once it is answered.
     pub(super) readback: Option<(u64, Touched)>,
     /// When the next pass over the deferred deletes is due, monotonic.
@@ -99,7 +103,7 @@ impl StepError {
 impl Tx {
     /// Saves the whole record, with the phase and the fold as they are now.
     pub(super) fn save(&mut self, agent: &Agent) -> Result<(), StoreError> {
-        self.record.txn += 1;
+        self.record.txn = self.record.txn.wrapping_add(1);
         self.record.phase = self.phase;
         self.record.fold = hex(&self.tree.fold());
         self.unsaved = true;
@@ -155,16 +159,26 @@ impl Tx {
     /// running plan is unknown; one that does not answer means nothing. True if it is
     /// another one.
     pub(super) fn look_at_worker(&mut self, agent: &Agent) -> bool {
-        match agent.haproxy.worker() {
+        let seen = agent.haproxy.worker();
+        self.note_answer(agent, seen.as_ref().err().map(String::as_str));
+        match seen {
             Ok(info) if !info.stopping && !self.is_former(agent, &info) => {
                 self.worker_seen(agent, info)
             }
             Ok(_) => false,
-            Err(error) => {
-                log::debug!(error; "the worker does not answer");
-                false
-            }
+            Err(_) => false,
         }
+    }
+
+    /// Tells once when the worker stops answering, and once when it answers again.
+    fn note_answer(&mut self, agent: &Agent, error: Option<&str>) {
+        agent.metrics.haproxy_up.set(u64::from(error.is_none()));
+        match (error, self.worker_silent) {
+            (Some(error), false) => log::error!(error; "HAProxy's worker does not answer"),
+            (None, true) => log::info!("HAProxy's worker answers again"),
+            (Some(_), true) | (None, false) => {}
+        }
+        self.worker_silent = error.is_some();
     }
 
     /// For some milliseconds after a reload the former worker may still take connections;

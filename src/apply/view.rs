@@ -122,15 +122,28 @@ impl View {
 }
 
 impl Agent {
+    /// Whether the applied plan's blob is stored, so that a state may carry it.
+    #[must_use]
+    pub fn has_blob(&self) -> bool {
+        self.view().blob.is_some()
+    }
+
     /// The state document, and the plan blob if it is asked for and stored: the document's
-    /// `applied_plan` is left to whoever encodes it. `verify` waits for the apply under
-    /// way and hashes the owned files, so it may find that the baseline is gone.
+    /// `applied_plan` is left to whoever encodes it.
+    #[must_use]
     pub fn state(&self, read: StateRead) -> (State, Option<Vec<u8>>) {
-        if read.verify {
-            self.verify();
-        }
         let view = self.view();
-        let blob = view.blob.as_ref().and_then(|blob| self.stored_blob(blob));
+        let blob = view
+            .blob
+            .as_ref()
+            .filter(|_| read.plan)
+            .and_then(|blob| self.stored_blob(blob));
+        let stored = match (&view.blob, read.plan) {
+            (None, _) => false,
+            (Some(_), true) => blob.is_some(),
+            // Its bytes are checked when they are handed out.
+            (Some(named), false) => self.blob.has(named.size),
+        };
         let state = State {
             api_version: API_VERSION,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -144,7 +157,7 @@ impl Agent {
             worker_ops_plan_id: view.baseline.worker_ops_plan_id.clone(),
             applied_token: view.baseline.applied_token,
             lkg_plan_id: view.baseline.lkg_plan_id.clone(),
-            applied_plan_stored: blob.is_some(),
+            applied_plan_stored: stored,
             files: view.files.clone(),
             runtime_inventory: view.inventory.clone(),
             pending_deletes: view.deletes.clone(),
@@ -154,7 +167,7 @@ impl Agent {
             invariant_violation: view.violation.clone(),
             degraded: view.degraded.clone(),
         };
-        (state, blob.filter(|_| read.plan))
+        (state, blob)
     }
 
     fn stored_blob(&self, blob: &BlobRef) -> Option<Vec<u8>> {

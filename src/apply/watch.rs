@@ -5,6 +5,8 @@
 //! the baseline instead of waiting for the controller; only one, because a HAProxy that
 //! keeps restarting is not helped by more.
 
+use std::time::Instant;
+
 use crate::store::tree::Tree;
 use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
@@ -37,9 +39,17 @@ impl Agent {
         self.publish(&tx);
     }
 
-    /// `verify=1`: hashes every owned file and looks at the worker.
-    pub(super) fn verify(&self) {
-        let mut tx = self.lock();
+    /// `verify=1`: hashes every owned file and looks at the worker, unless another reader's
+    /// look began after `asked` and serves this one too. False while an apply is under way:
+    /// the caller asks again, and can leave meanwhile.
+    pub fn try_verify(&self, asked: Instant) -> bool {
+        let Some(mut tx) = self.try_lock() else {
+            return false;
+        };
+        if tx.verified.is_some_and(|began| began >= asked) {
+            return true;
+        }
+        let began = self.clock.now();
         let paths: Vec<ManifestPath> = tx.record.owned.keys().cloned().collect();
         match Tree::observe(&**self.store.fs(), &paths, self.clock.wall()) {
             Ok(tree) => {
@@ -62,7 +72,9 @@ impl Agent {
         if tx.look_at_worker(self) {
             tx.save_quietly(self);
         }
+        tx.verified = Some(began);
         self.publish(&tx);
+        true
     }
 }
 

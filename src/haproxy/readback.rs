@@ -410,19 +410,26 @@ fn sequence(wanted: &[Pair<'_>], seen: &[Pair<'_>]) -> Option<String> {
 }
 
 fn entries(wanted: &[Pair<'_>], seen: &[Pair<'_>]) -> Option<String> {
+    // Stable, so the values of one key keep their order; nothing is copied but pointers.
     let by_key = |pairs: &[Pair<'_>]| {
-        let mut all: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-        for (key, value) in pairs {
-            all.entry(key.to_vec()).or_default().push(value.to_vec());
-        }
-        all
+        let mut order: Vec<usize> = (0..pairs.len()).collect();
+        order.sort_by(|one, two| {
+            pairs
+                .get(*one)
+                .map(|p| p.0)
+                .cmp(&pairs.get(*two).map(|p| p.0))
+        });
+        order
     };
-    let (wanted, seen) = (by_key(wanted), by_key(seen));
-    let keys = wanted.keys().chain(seen.keys());
-    let key = keys
-        .into_iter()
-        .find(|key| wanted.get(*key) != seen.get(*key))?;
-    let shown = String::from_utf8_lossy(key.get(..80).unwrap_or(key)).into_owned();
+    let (left, right) = (by_key(wanted), by_key(seen));
+    let at = |pairs: &[Pair<'_>], order: &[usize], place: usize| -> Option<(Vec<u8>, Vec<u8>)> {
+        let pair = pairs.get(*order.get(place)?)?;
+        Some((pair.0.to_vec(), pair.1.to_vec()))
+    };
+    let place = (0..left.len().max(right.len()))
+        .find(|place| at(wanted, &left, *place) != at(seen, &right, *place))?;
+    let (key, _) = at(wanted, &left, place).or_else(|| at(seen, &right, place))?;
+    let shown = String::from_utf8_lossy(key.get(..80).unwrap_or(&key)).into_owned();
     Some(format!("the values of {shown:?} differ"))
 }
 

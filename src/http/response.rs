@@ -3,6 +3,8 @@
 //! There is always a `Content-Length`, never a chunked answer: everything we say fits
 //! in memory, and a length tells the client that it got all of it.
 
+use std::fmt;
+
 use std::io::Write as _;
 
 /// The statuses that this crate answers with, and no other.
@@ -91,11 +93,23 @@ impl Status {
 }
 
 /// One answer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Response {
     status: Status,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
+    held: Option<Held>,
+}
+
+/// What an answer keeps until it is written.
+struct Held {
+    _guard: Box<dyn Send>,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
 }
 
 impl Response {
@@ -106,7 +120,17 @@ impl Response {
             status,
             headers: Vec::new(),
             body: Vec::new(),
+            held: None,
         }
+    }
+
+    /// Keeps `guard` until the answer is written, for a bound on answers in flight.
+    #[must_use]
+    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+        self.held = Some(Held {
+            _guard: Box::new(guard),
+        });
+        self
     }
 
     /// Plain text, exactly as given.

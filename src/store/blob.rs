@@ -53,6 +53,13 @@ impl BlobFile {
         }
     }
 
+    /// Whether a blob of that size is there.
+    #[must_use]
+    pub fn has(&self, size: u64) -> bool {
+        let stat = self.store.fs().stat(&self.path);
+        stat.is_ok_and(|stat| stat.is_some_and(|stat| stat.size == size))
+    }
+
     /// Removes the blob if no state names it: its commit was cut before the state was saved.
     pub fn tidy(&self, named: bool) {
         if !named {

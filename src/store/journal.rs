@@ -155,7 +155,7 @@ pub fn plan_entries<'a>(
                     &lkg_dir(mounts.mount_of(change.path)),
                     &next_backup.to_string(),
                 );
-                *next_backup += 1;
+                *next_backup = next_backup.wrapping_add(1);
                 if removal {
                     Kind::Deleted { backup }
                 } else {

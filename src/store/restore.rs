@@ -84,8 +84,13 @@ fn put_back(store: &Store, path: &str, backup: &str, entry: &Entry) -> Result<bo
     let Some(old) = store.stat(backup)? else {
         return holds(store, path, entry);
     };
-    if store.stat(path)?.is_some_and(|now| now.same_inode(&old)) {
-        return Ok(true);
+    if let Some(now) = store.stat(path)? {
+        let same_attrs = (now.mode, now.uid, now.gid) == (old.mode, old.uid, old.gid);
+        // A backup that is a copy never shares the target's inode; a target that cannot be
+        // replaced may well be as it was.
+        if now.same_inode(&old) || (same_attrs && holds(store, path, entry)?) {
+            return Ok(true);
+        }
     }
     let second = format!("{backup}.put");
     store.unlink_if_there(&second)?;

@@ -245,7 +245,7 @@ impl Manifest {
     /// Reads and checks a manifest.
     ///
     /// # Errors
-    /// The first rule of the contract's §2 that it breaks.
+    /// The first rule that it breaks.
     pub fn parse(json: &[u8], reserved: &ReservedPaths) -> Result<Self, ManifestError> {
         if json.len() > MAX_MANIFEST_BYTES {
             return Err(ManifestError::TooBig);

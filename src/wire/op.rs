@@ -9,8 +9,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+
+use super::limits::MAX_FILES;
 
 /// The kinds of op that version 1 of the contract knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -200,13 +202,51 @@ where
     Object::deserialize(deserializer).map(|Object(value)| value)
 }
 
+/// Items of one list that are kept: one more than any list may have, so that a list that
+/// is too long is still seen to be. The rest is read past, or a few bytes an item would
+/// become a few hundred in memory.
+const MAX_LIST: usize = MAX_FILES + 1;
+
+struct Bounded<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Bounded<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+                let mut kept = Vec::new();
+                while kept.len() < MAX_LIST {
+                    match items.next_element()? {
+                        Some(item) => kept.push(item),
+                        None => return Ok(kept),
+                    }
+                }
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(kept)
+            }
+        }
+
+        deserializer
+            .deserialize_seq(Items(PhantomData))
+            .map(Bounded)
+    }
+}
+
 /// A list of [`Object`]s, or `null` for an empty one.
 pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let list = Option::<Vec<Object<T>>>::deserialize(deserializer)?.unwrap_or_default();
+    let list = Option::<Bounded<Object<T>>>::deserialize(deserializer)?;
+    let list = list.map_or_else(Vec::new, |Bounded(list)| list);
     Ok(list.into_iter().map(|Object(value)| value).collect())
 }
 

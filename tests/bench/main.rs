@@ -1,4 +1,4 @@
-//! The figures that README promises, measured beside a real HAProxy: `make bench`.
+//! The agent's figures, measured beside a real HAProxy: `make bench`.
 //!
 //! What is compared runs alternately in one process, and medians are printed with the
 //! ratio, because on a shared machine only the ratio means something. The bench

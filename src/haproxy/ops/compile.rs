@@ -508,7 +508,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn authority(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        let bundle = pem::bundle(&self.file(path)?, self.pem_room(path))?;
+        // A bundle can be cut anywhere between certificates, so no piece needs more than
+        // what one segment of the socket carries.
+        let room = MAX_PAYLOAD_BYTES.saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES);
+        let bundle = pem::bundle(&self.file(path)?, room)?;
         self.segments.push(Segment::Ca(CaProgram {
             op: at,
             path: path.clone(),
