@@ -118,9 +118,8 @@ impl<'a> Twin<'a> {
         let mut end: Value = serde_json::from_slice(&end).unwrap();
         // The worker as the notes carry it.
         let worker = end["worker"].clone();
-        let note = |phase: &str| {
-            json!({"phase": phase, "worker": worker, "due": null, "failure": null})
-        };
+        let note =
+            |phase: &str| json!({"phase": phase, "worker": worker, "due": null, "failure": null});
         let last = end["last_apply"].take();
         let mut middle = end.clone();
         end["last_apply"].clone_from(&last);
