@@ -61,13 +61,14 @@ impl Tx {
                 verdict,
             } => {
                 job.report.reload = Some(reload);
-                let key = job.key;
+                // Before the restore: what HAProxy refused is what is on disk now.
+                let key = verdict.then(|| self.tree_key());
                 let failure = Failure {
                     stage: Stage::Reload,
                     message,
                 };
                 let answer = self.abort_after(agent, job.report, failure, job.touched);
-                if let (true, Answer::Result(nack)) = (verdict, &answer) {
+                if let (Some(key), Answer::Result(nack)) = (key, &answer) {
                     agent
                         .known_bad()
                         .remember(key, (**nack).clone(), agent.clock.now());

@@ -12,7 +12,7 @@ use crate::store::install::{self, PrepareError};
 use crate::store::journal::{self, Change, Journal};
 use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
 use crate::store::tree::fold_of;
-use crate::wire::digest::{ContentHash, hex};
+use crate::wire::digest::{ContentHash, DigestKind, hex};
 use crate::wire::manifest::{Manifest, Mode};
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
@@ -36,8 +36,6 @@ pub(super) struct Job<'a> {
     pub(super) blob: Option<StagedBlob>,
     /// The generation before it.
     pub(super) generation: u64,
-    /// The set by the agent's own hashes, for the known-bad cache.
-    pub(super) key: SetKey,
     /// Commands of this apply may have changed the worker.
     pub(super) touched: bool,
     /// What the worker holds is not known although the apply succeeds.
@@ -92,8 +90,7 @@ impl Tx {
             Ok(plan) => plan,
             Err(missing) => return Answer::Missing(Missing { missing }),
         };
-        let key = self.content_key(&plan);
-        if let Some(nack) = self.known_bad(agent, key, &manifest.plan_id) {
+        if let Some(nack) = self.known_bad(agent, &plan, &manifest.plan_id) {
             return nack;
         }
         self.promote(&manifest);
@@ -103,7 +100,6 @@ impl Tx {
             manifest,
             blob,
             generation,
-            key,
             touched: false,
             baseline_gone: false,
             report,
@@ -234,6 +230,12 @@ impl Tx {
         }))
     }
 
+    /// The set on disk by the agent's own hashes.
+    pub(super) fn tree_key(&self) -> SetKey {
+        let files = self.tree.files().iter();
+        SetKey::of_content(files.map(|(path, seen)| (path, seen.hash.sha256, seen.hash.size)))
+    }
+
     /// The fold of the tree once the plan is carried out.
     fn fold_of(&self, plan: &Plan) -> String {
         let written: BTreeMap<_, _> = plan
@@ -250,7 +252,11 @@ impl Tx {
 
     /// HAProxy's verdict on this content, if it is remembered. Here the content is hashed,
     /// so an XXH64 manifest can be answered too.
-    fn known_bad(&self, agent: &Agent, key: SetKey, plan_id: &str) -> Option<Answer> {
+    fn known_bad(&self, agent: &Agent, plan: &Plan, plan_id: &str) -> Option<Answer> {
+        if agent.known_bad().is_empty() {
+            return None;
+        }
+        let key = self.content_key(plan);
         let found = agent.known_bad().confirm(key, agent.clock.now());
         match found {
             Lookup::Unknown => None,
@@ -325,14 +331,15 @@ impl Tx {
             self.retired.push(taken);
             return Err(at_backup(words(&error)));
         }
-        let before = self.record.clone();
+        let before = (
+            self.record.journal.clone(),
+            self.record.made_dirs.clone(),
+            self.own_too(plan),
+        );
         self.record.journal.add(entries);
         self.record
             .made_dirs
             .extend(prepared.missing_dirs.iter().cloned());
-        self.record
-            .owned
-            .extend(plan.owned.iter().map(|(path, kind)| (path.clone(), *kind)));
         self.record.intent = Some(Intent {
             plan_id: job.manifest.plan_id.clone(),
             token: job.manifest.token,
@@ -352,9 +359,13 @@ impl Tx {
             .map_err(|error| error.at(Stage::Backup))
             .and_then(|()| self.save(agent).map_err(|error| at_backup(words(&error))));
         if let Err(failure) = recorded {
-            let txn = self.record.txn;
-            self.record = before;
-            self.record.txn = txn;
+            let (journal, made_dirs, owned) = before;
+            self.record.journal = journal;
+            self.record.made_dirs = made_dirs;
+            if let Some(owned) = owned {
+                self.record.owned = owned;
+            }
+            self.record.intent = None;
             self.phase = None;
             // A failed sync may still have left the intent on disk. It must not be found
             // there once its backups are gone, so they wait for the next save.
@@ -362,6 +373,17 @@ impl Tx {
             return Err(failure);
         }
         Ok(())
+    }
+
+    /// Adds the plan's paths to the owned ones; what was owned before, if that differs.
+    fn own_too(&mut self, plan: &Plan) -> Option<BTreeMap<ManifestPath, DigestKind>> {
+        if self.record.owned == plan.owned {
+            return None;
+        }
+        let before = self.record.owned.clone();
+        let added = plan.owned.iter().map(|(path, kind)| (path.clone(), *kind));
+        self.record.owned.extend(added);
+        Some(before)
     }
 
     /// Renames, unlinks, and the note that they are done.
@@ -383,7 +405,9 @@ impl Tx {
         for path in &plan.deletes {
             self.tree.forget(path);
         }
-        self.record.owned.clone_from(&plan.owned);
+        if self.record.owned != plan.owned {
+            self.record.owned.clone_from(&plan.owned);
+        }
         self.step(agent, Event::TreeWritten, |_| {})
             .map_err(|e| e.at(Stage::Write))
     }

@@ -235,6 +235,21 @@ fn look(dir: impl AsFd, name: &str, flags: AtFlags) -> Result<Stat, Errno> {
     })
 }
 
+/// A name in an open directory, not followed.
+fn look_at(parent: &Parent<'_>, name: &str) -> Result<Stat, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    look(parent, name, flags)
+}
+
+/// A name that is not there is an answer.
+fn found(looked: Result<Stat, Errno>) -> io::Result<Option<Stat>> {
+    match looked {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[allow(
     clippy::useless_conversion,
     clippy::unnecessary_fallible_conversions,
@@ -266,24 +281,36 @@ fn look_without_statx(dir: impl AsFd, name: &str, flags: AtFlags) -> Result<Stat
 
 impl Fs for DiskFs {
     fn stat(&self, path: &str) -> io::Result<Option<Stat>> {
-        let looked = if path.is_empty() {
-            look(&self.base, "", AtFlags::EMPTY_PATH)
-        } else {
-            match self.locate(path) {
-                Ok((parent, name)) => look(
-                    parent,
-                    name,
-                    AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
-                ),
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
-                Err(error) => return Err(error),
-            }
-        };
-        match looked {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
+        if path.is_empty() {
+            return found(look(&self.base, "", AtFlags::EMPTY_PATH));
         }
+        match self.locate(path) {
+            Ok((parent, name)) => found(look_at(&parent, name)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stat_all(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
+        let mut here: Option<(&str, Parent<'_>)> = None;
+        let mut stats = Vec::with_capacity(paths.len());
+        for path in paths {
+            let (dir, name) = split(path);
+            stats.push(match &here {
+                Some((same, parent)) if *same == dir && is_component(name) => {
+                    found(look_at(parent, name))
+                }
+                Some(_) | None => {
+                    // Anything out of the ordinary is answered as for one name.
+                    here = self.directory(dir).ok().map(|parent| (dir, parent));
+                    match &here {
+                        Some((_, parent)) if is_component(name) => found(look_at(parent, name)),
+                        Some(_) | None => self.stat(path),
+                    }
+                }
+            });
+        }
+        stats
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {

@@ -137,6 +137,12 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// `ENOTDIR` if something above is no directory, `ELOOP` if it is a symbolic link.
     fn stat(&self, path: &str) -> io::Result<Option<Stat>>;
 
+    /// [`stat`](Self::stat) of many names, one answer each. Names of one directory that
+    /// follow each other cost one look-up of it.
+    fn stat_all(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
+        paths.iter().map(|path| self.stat(path)).collect()
+    }
+
     /// Opens a regular file for reading. Never blocks, whatever stands there.
     ///
     /// # Errors

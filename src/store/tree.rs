@@ -11,11 +11,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::clock::UnixNanos;
-use crate::wire::digest::{ContentHash, ContentHasher, hex};
+use crate::wire::digest::{ContentHash, ContentHasher, hex_of};
 use crate::wire::path::ManifestPath;
 
 use super::error::{Op, StoreError};
@@ -27,11 +28,21 @@ use super::transfer::{BUFFER_BYTES, read_some};
 const FRESH_NANOS: i128 = 2_000_000_000;
 
 /// The owned files that exist.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Tree {
     files: BTreeMap<ManifestPath, Observed>,
     absent: BTreeSet<ManifestPath>,
+    /// [`Tree::fold`] of `files` as they are now, once it was asked for.
+    folded: OnceLock<[u8; 32]>,
 }
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.files, &self.absent) == (&other.files, &other.absent)
+    }
+}
+
+impl Eq for Tree {}
 
 /// One file as it was when it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +149,7 @@ impl Tree {
 
     /// Drops a path that is no longer owned.
     pub fn forget(&mut self, path: &ManifestPath) {
+        self.folded.take();
         self.files.remove(path);
         self.absent.remove(path);
     }
@@ -152,16 +164,11 @@ impl Tree {
         fs: &dyn Fs,
         now: UnixNanos,
     ) -> Result<Vec<ManifestPath>, StoreError> {
-        let paths: Vec<ManifestPath> = self.files.keys().chain(&self.absent).cloned().collect();
+        let moved = self.moved(fs);
         let mut changed = Vec::new();
-        for path in paths {
-            let stat = stat_file(fs, path.as_str())?;
+        for (path, looked) in moved {
+            looked?;
             let before = self.files.get(&path).copied();
-            match (stat, before) {
-                (Some(stat), Some(seen)) if seen.stamp.still(&stat) => continue,
-                (None, None) => continue,
-                (Some(_), Some(_) | None) | (None, Some(_)) => {}
-            }
             let after = self.observe_one(fs, &path, now)?;
             if before.map(|seen| seen.hash) != after.map(|seen| seen.hash) {
                 changed.push(path);
@@ -169,6 +176,34 @@ impl Tree {
         }
         changed.sort();
         Ok(changed)
+    }
+
+    /// The paths whose stat is another one, or could not be had, in the order of the look.
+    fn moved(&self, fs: &dyn Fs) -> Vec<(ManifestPath, Result<(), StoreError>)> {
+        let known = self
+            .files
+            .iter()
+            .map(|(path, seen)| (path, Some(seen.stamp)));
+        let known: Vec<_> = known
+            .chain(self.absent.iter().map(|path| (path, None)))
+            .collect();
+        let names: Vec<&str> = known.iter().map(|(path, _)| path.as_str()).collect();
+        let looks = fs.stat_all(&names);
+        let mut moved = Vec::new();
+        for ((path, stamp), looked) in known.into_iter().zip(looks) {
+            let still = match regular(path.as_str(), looked) {
+                Err(error) => {
+                    moved.push((path.clone(), Err(error)));
+                    continue;
+                }
+                Ok(Some(stat)) => stamp.is_some_and(|stamp| stamp.still(&stat)),
+                Ok(None) => stamp.is_none(),
+            };
+            if !still {
+                moved.push((path.clone(), Ok(())));
+            }
+        }
+        moved
     }
 
     /// The files that exist, by path.
@@ -187,10 +222,15 @@ impl Tree {
     /// path: one value that stands for the whole tree.
     #[must_use]
     pub fn fold(&self) -> [u8; 32] {
-        fold_of(self.files.iter().map(|(path, seen)| (path, seen.hash)))
+        *self
+            .folded
+            .get_or_init(|| fold_of(self.files.iter().map(|(path, seen)| (path, seen.hash))))
     }
 
     fn set(&mut self, path: &ManifestPath, observed: Option<Observed>) {
+        if self.files.get(path).map(|seen| seen.hash) != observed.map(|seen| seen.hash) {
+            self.folded.take();
+        }
         match observed {
             Some(seen) => {
                 self.absent.remove(path);
@@ -211,7 +251,7 @@ pub fn fold_of<'a>(files: impl IntoIterator<Item = (&'a ManifestPath, ContentHas
     for (path, hash) in files {
         fold.update(path.as_str());
         fold.update(b" ");
-        fold.update(hex(&hash.sha256));
+        fold.update(hex_of(&hash.sha256));
         fold.update(b"\n");
     }
     fold.finalize().into()
@@ -220,7 +260,12 @@ pub fn fold_of<'a>(files: impl IntoIterator<Item = (&'a ManifestPath, ContentHas
 /// A regular file's stat; `None` for everything else, a path through a symbolic link or
 /// a file included.
 fn stat_file(fs: &dyn Fs, path: &str) -> Result<Option<Stat>, StoreError> {
-    match fs.stat(path) {
+    regular(path, fs.stat(path))
+}
+
+/// What a look at a name says about a regular file there.
+fn regular(path: &str, looked: io::Result<Option<Stat>>) -> Result<Option<Stat>, StoreError> {
+    match looked {
         Ok(stat) => Ok(stat.filter(|stat| stat.kind == FileKind::File)),
         Err(error) if is_no_file(&error) => Ok(None),
         Err(error) => Err(StoreError::io(Op::Stat, path, error)),

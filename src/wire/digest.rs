@@ -201,14 +201,28 @@ impl fmt::Debug for ContentHasher {
     }
 }
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 /// Lower-case hex.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         out.push(char::from(DIGITS[usize::from(byte >> 4)]));
         out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    out
+}
+
+/// A SHA-256 in lower-case hexadecimal, without an allocation.
+#[must_use]
+pub fn hex_of(bytes: &[u8; 32]) -> [u8; 64] {
+    let mut out = [0; 64];
+    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]);
     }
     out
 }
@@ -234,6 +248,15 @@ fn nibble(digit: u8) -> Result<u8, DigestError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_ways_to_hexadecimal_agree() {
+        let mut bytes = [0_u8; 32];
+        for (at, byte) in (0_u8..).zip(&mut bytes) {
+            *byte = at.wrapping_mul(17) ^ (at << 3);
+        }
+        assert_eq!(hex_of(&bytes), hex(&bytes).as_bytes());
+    }
 
     #[test]
     fn the_contract_s_own_examples() {

@@ -20,10 +20,13 @@
     clippy::cast_possible_truncation
 )]
 
+mod growth;
 mod loads;
 mod measure;
 mod memory;
+mod persist;
 mod ready;
+mod recovery;
 mod reload;
 mod size;
 mod small;
@@ -38,13 +41,28 @@ const VERSION: Version = Version::V3_2;
 
 type Section = (&'static str, &'static str, fn());
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 9] = [
     (
         "reload",
         "an apply with a reload ÷ the same by hand",
         reload::run,
     ),
     ("small", "one changed map among 100 files", small::run),
+    (
+        "persist",
+        "the phases' persistence within an apply of one map",
+        persist::run,
+    ),
+    (
+        "growth",
+        "one changed map among 10 to 4096 files",
+        growth::run,
+    ),
+    (
+        "recovery",
+        "ready again with 4096 files of 64 MiB",
+        recovery::run,
+    ),
     ("memory", "the agent's memory", memory::run),
     ("ready", "readiness after HAProxy answers", ready::run),
     (

@@ -29,6 +29,14 @@ impl Times {
         sorted[at.min(last)]
     }
 
+    pub(crate) fn total(&self) -> Duration {
+        self.0.iter().sum()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn median(&self) -> Duration {
         self.quantile(0.5)
     }

@@ -9,6 +9,8 @@
 // The figures of a run.
 #![allow(clippy::print_stdout)]
 
+mod leaders;
+
 use crate::support::agent::{Agent, Apply, Setup, tree};
 use crate::support::haproxy::{Haproxy, Version, preamble};
 use crate::support::ports::Port;

@@ -1,6 +1,9 @@
 //! Several controllers, slow and vanishing clients, an end in the middle, and the
 //! two-hundredth failure.
 
+// The figures of a run.
+#![allow(clippy::print_stdout)]
+
 use super::kit::{Rig, SOON, leftovers, photos};
 use crate::support::agent::{Agent, Apply, Reply, get, read_reply, token, tree};
 use crate::support::haproxy::Version;
@@ -268,6 +271,18 @@ fn fail_once(rig: &Rig, round: usize) {
 /// FR-056: failures leave nothing that adds up.
 #[test]
 fn failures_do_not_add_up() {
+    failures(40);
+}
+
+/// A thousand applies that fail, five kinds in turn.
+#[test]
+#[ignore = "long; make soak runs it"]
+fn a_thousand_failures_do_not_add_up() {
+    failures(200);
+}
+
+/// `rounds` rounds of [`fail_once`] after ten that warm up.
+fn failures(rounds: usize) {
     let rig = Rig::applied(Version::V3_4);
     for round in 0..10 {
         fail_once(&rig, round);
@@ -279,10 +294,11 @@ fn failures_do_not_add_up() {
         weigh(&rig.agent, &rig)
     };
     let before = settled("the connections of the warm-up are gone");
-    for round in 10..50 {
+    for round in 10..10 + rounds {
         fail_once(&rig, round);
     }
     let after = settled("all connections are gone");
+    println!("{rounds} rounds of failures: {before:?}, then {after:?}");
     assert_eq!(after.names, before.names, "{before:?} {after:?}");
     assert!(
         after.descriptors <= before.descriptors + 2,
