@@ -26,7 +26,7 @@ impl Tx {
         let performed = reload.is_some_and(|reload| reload.performed);
         let scheduled = reload.is_some_and(|reload| reload.scheduled_at.is_some());
         let ran_ops = job.report.op_results.iter().any(|result| result.ok);
-        if self.record.generation != job.generation + 1 {
+        if self.record.generation != job.generation.saturating_add(1) {
             let what = "the generation did not move by one";
             self.violated(agent, Invariant::GenerationMonotonic, what);
         }
