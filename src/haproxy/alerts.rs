@@ -12,7 +12,7 @@ pub const MAX_WORDS_BYTES: usize = 4096;
 
 /// Faults of the machine and the moment, in lower case: the same files may load later,
 /// so they must not be remembered as bad.
-const SURROUNDINGS: [&str; 16] = [
+const SURROUNDINGS: [&str; 11] = [
     "cannot bind",
     "protocols failed to start",
     "already in use",
@@ -24,12 +24,6 @@ const SURROUNDINGS: [&str; 16] = [
     "no space left",
     "permission denied",
     "cannot fork",
-    // A file beside the set, a mounted secret for one, may be there the next moment.
-    "no such file",
-    "unable to stat",
-    "unable to open",
-    "cannot open",
-    "failed to open",
 ];
 
 /// The start-up log of one reload.
