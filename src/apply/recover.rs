@@ -264,7 +264,16 @@ impl Tx {
             Err(error) => return Err(error),
         }
         let now = agent.clock.wall();
-        let tree = Tree::observe(&**agent.store.fs(), intent.owned.keys(), now)?;
+        // Every owned file was hashed when the recovery began. What the intent moves may be
+        // another one since, and what is not seen yet is looked at too.
+        let mut tree = self.tree.clone();
+        tree.retain(|path| intent.owned.contains_key(path));
+        let targets: BTreeSet<_> = intent.tree.targets().collect();
+        for path in intent.owned.keys() {
+            if targets.contains(path) || tree.get(path).is_none() {
+                tree.observe_one(&**agent.store.fs(), path, now)?;
+            }
+        }
         if hex(&tree.fold()) != intent.fold {
             let message = "the tree is not the set of the apply: a restore of the last known good set had begun, or something else wrote it";
             log::warn!(plan_id = intent.plan_id; "{message}");

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use crate::store::StoreError;
 use crate::store::stage::{StageError, StageRequest, StagedBlob, StagedFile};
 use crate::wire::limits::MAX_PLAN_BLOB_BYTES;
-use crate::wire::manifest::Manifest;
+use crate::wire::manifest::{File, Manifest};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict, Missing};
 
@@ -99,7 +99,8 @@ pub struct Upload<'a> {
     pub(super) watch: Stopwatch,
     /// The request's name, from which the blob's staging area has its own.
     request: String,
-    declared: BTreeMap<ManifestPath, usize>,
+    /// Where the manifest's files are, in the order of their paths.
+    declared: Vec<usize>,
     _slot: UploadSlot<'a>,
 }
 
@@ -110,12 +111,8 @@ impl<'a> Upload<'a> {
         request: String,
         slot: UploadSlot<'a>,
     ) -> Self {
-        let declared = manifest
-            .files
-            .iter()
-            .enumerate()
-            .map(|(at, file)| (file.path.clone(), at))
-            .collect();
+        let mut declared: Vec<usize> = (0..manifest.files.len()).collect();
+        declared.sort_by(|a, b| manifest.files[*a].path.cmp(&manifest.files[*b].path));
         Self {
             stage: StageRequest::new(&agent.store, request.clone())
                 .expect("a letter and digits are a plain request id"),
@@ -134,7 +131,14 @@ impl<'a> Upload<'a> {
     /// `plan` may be a file.
     #[must_use]
     pub fn declares(&self, path: &str) -> bool {
-        self.declared.contains_key(path)
+        self.declared(path).is_some()
+    }
+
+    fn declared(&self, path: &str) -> Option<&File> {
+        let files = &self.manifest.files;
+        let of = |at: &usize| files[*at].path.as_str();
+        let found = self.declared.binary_search_by(|at| of(at).cmp(path)).ok()?;
+        files.get(self.declared[found])
     }
 
     /// Stages one file part and checks its size and digest.
@@ -142,11 +146,7 @@ impl<'a> Upload<'a> {
     /// # Errors
     /// Nothing of the part is left on disk.
     pub fn part(&mut self, name: &str, content: &mut dyn Read) -> Result<(), PartError> {
-        let Some(file) = self
-            .declared
-            .get(name)
-            .and_then(|at| self.manifest.files.get(*at))
-        else {
+        let Some(file) = self.declared(name).cloned() else {
             return Err(PartError::Undeclared(name.to_owned()));
         };
         if self.parts.contains_key(&file.path) {

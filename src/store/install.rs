@@ -309,6 +309,11 @@ pub struct IntentFile {
 }
 
 impl Intent {
+    /// The files that it puts in place.
+    pub fn targets(&self) -> impl Iterator<Item = &ManifestPath> {
+        self.files.iter().map(|file| &file.path)
+    }
+
     /// The intent that moves `writes` and removes `removals`; `config` is the
     /// configuration's path.
     #[must_use]

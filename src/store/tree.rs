@@ -154,6 +154,13 @@ impl Tree {
         self.absent.remove(path);
     }
 
+    /// Drops every path that `owned` does not want.
+    pub fn retain(&mut self, owned: impl Fn(&ManifestPath) -> bool) {
+        self.folded.take();
+        self.files.retain(|path, _| owned(path));
+        self.absent.retain(|path| owned(path));
+    }
+
     /// Looks at every path again, hashes what moved, and returns the paths whose bytes
     /// are others, or that came or went, in order.
     ///

@@ -112,27 +112,25 @@ fn cut(agent: &mut Agent, base: &Path, plan: &str, files: &[File]) -> bool {
     for (path, bytes) in held {
         request = request.held(path, bytes);
     }
+    let before = note(base);
     let mut stream = TcpStream::connect(agent.api()).unwrap();
     stream.write_all(&request.request()).unwrap();
     let end = Instant::now() + Duration::from_secs(30);
-    let phase = || -> Option<String> {
-        let note = std::fs::read(base.join(".haptic-agent.json.phase")).ok()?;
-        let note: Value = serde_json::from_slice(&note).ok()?;
-        Some(note["phase"]["phase"].as_str()?.to_owned())
-    };
-    // The note of the apply before may still lie there: first another phase, then this one.
-    let mut begun = false;
     loop {
-        match phase().as_deref() {
-            Some("staged" | "verified") => begun = true,
-            Some("written") if begun => break,
-            _ => {}
-        }
-        assert!(Instant::now() < end, "{plan}: never written");
-        if begun && phase().as_deref() == Some("reloaded") {
+        // The note of the apply before may still lie there.
+        let now = note(base).filter(|now| Some(now) != before.as_ref());
+        let phase = now.as_ref().and_then(|now| now["phase"]["phase"].as_str());
+        if matches!(phase, Some("written" | "reloaded")) {
             break;
         }
+        assert!(Instant::now() < end, "{plan}: never written");
     }
     agent.kill();
-    phase().as_deref() == Some("written")
+    note(base).is_some_and(|note| note["phase"]["phase"] == "written")
+}
+
+/// The phase noted last, if it can be read right now.
+fn note(base: &Path) -> Option<Value> {
+    let bytes = std::fs::read(base.join(".haptic-agent.json.phase")).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }

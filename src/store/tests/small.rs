@@ -125,9 +125,11 @@ fn a_recheck_hashes_only_what_moved_and_names_what_changed() {
         fs.put(name, b"old", 0o644, 0, 0);
     }
     let mut tree = Tree::observe(&fs, &paths, LATER).unwrap();
+    let first = tree.fold();
     let before = fs.calls();
     assert_eq!(tree.recheck(&fs, LATER).unwrap(), []);
     assert_eq!(fs.calls() - before, 4, "one look a path");
+    assert_eq!(tree.fold(), first);
     // Same bytes, other inode; same size, other bytes; gone; come.
     fs.put("a", b"old", 0o644, 0, 0);
     fs.scribble("b", b"new");
@@ -139,10 +141,20 @@ fn a_recheck_hashes_only_what_moved_and_names_what_changed() {
         tree.fold(),
         Tree::observe(&fs, &paths, LATER).unwrap().fold()
     );
+    assert_ne!(tree.fold(), first);
     assert_eq!(tree.recheck(&fs, LATER).unwrap(), []);
     tree.forget(&path("d"));
     fs.unlink_uncounted("d");
     assert_eq!(tree.recheck(&fs, LATER).unwrap(), []);
+    let of = |paths: &[ManifestPath]| Tree::observe(&fs, paths, LATER).unwrap().fold();
+    assert_eq!(tree.fold(), of(&paths[..3]), "a kept fold goes with a path");
+    tree.retain(|kept| kept.as_str() == "a");
+    assert_eq!(tree.fold(), of(&paths[..1]));
+    assert_eq!(tree.files().len(), 1);
+    fs.scribble("a", b"new");
+    tree.note(&fs, &paths[0], ContentHash::of(b"new"), LATER)
+        .unwrap();
+    assert_eq!(tree.fold(), of(&paths[..1]), "and with what was noted");
 }
 
 #[test]

@@ -274,11 +274,11 @@ fn failures_do_not_add_up() {
     failures(40);
 }
 
-/// A thousand applies that fail, five kinds in turn.
+/// A thousand NACKs, and half as many more of each way to be refused before one.
 #[test]
 #[ignore = "long; make soak runs it"]
 fn a_thousand_failures_do_not_add_up() {
-    failures(200);
+    failures(500);
 }
 
 /// `rounds` rounds of [`fail_once`] after ten that warm up.

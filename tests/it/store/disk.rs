@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use haptic_agent::store::disk::DiskFs;
-use haptic_agent::store::fs::{Attrs, FileKind, Fs};
+use haptic_agent::store::fs::{Attrs, FileKind, Fs, Stat};
 use haptic_agent::store::install::PrepareError;
 use haptic_agent::store::lock::{BaseLock, LockError};
 use haptic_agent::store::restore::restore;
@@ -23,6 +23,34 @@ fn both(base: &Path, test: impl Fn(&DiskFs)) {
 
 fn errno(result: std::io::Result<impl Sized>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
+}
+
+/// Many looks at once say what as many single ones say, whatever the order.
+#[test]
+fn many_looks_are_as_many_single_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path();
+    std::fs::create_dir_all(base.join("a/b")).unwrap();
+    for (name, bytes) in [("x", "1"), ("a/x", "22"), ("a/y", "333"), ("a/b/x", "4444")] {
+        std::fs::write(base.join(name), bytes).unwrap();
+    }
+    symlink("a", base.join("link")).unwrap();
+    symlink("x", base.join("a/link")).unwrap();
+    let names = [
+        "a/b/x", "a/none", "a/x", "a/y", "a/link", "a/../x", "a/..", "a/", "gone/x", "gone/y",
+        "link/x", "link/y", "x/below", "x", "", ".", "a", "a/x",
+    ];
+    both(base, |fs| {
+        let many = fs.stat_all(&names);
+        assert_eq!(many.len(), names.len());
+        for (name, looked) in names.iter().zip(many) {
+            let known = |looked: std::io::Result<Option<Stat>>| match looked {
+                Ok(stat) => Ok(stat),
+                Err(error) => Err(error.raw_os_error()),
+            };
+            assert_eq!(known(looked), known(fs.stat(name)), "{name:?}");
+        }
+    });
 }
 
 #[test]
