@@ -124,6 +124,11 @@ fn a_fifth_upload_is_told_to_come_back() {
     let mut held: Vec<Held> = (0..4)
         .map(|_| Held::open_but(&rig.agent, &apply, 3000))
         .collect();
+    // A probe takes a place as well, so none is sent before the four have theirs.
+    wait::until("four uploads are under way", SOON, || {
+        let staging = std::fs::read_dir(rig.base.join(".haptic-tmp")).ok()?;
+        (staging.count() == 4).then_some(())
+    });
     let probe = form("text/plain", b"no multipart");
     let reply = wait::until_ok("all places are taken", SOON, || {
         let reply = exchange(rig.agent.api(), &probe);
