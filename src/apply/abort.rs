@@ -4,7 +4,7 @@
 //! undoing itself can fail is the case that `unfinished` is for. Either way the applied
 //! plan is unknown afterwards, because the controller's next step has to be a full set.
 
-use crate::metrics::{Invariant, Label as _, RejectStage};
+use crate::metrics::{Invariant, RejectStage};
 use crate::store::StoreError;
 use crate::store::restore::{self, Restored};
 use crate::wire::digest::hex;
@@ -81,7 +81,9 @@ impl Tx {
 
     /// Records and answers a failure; the applied plan is unknown from here on.
     pub(super) fn reject(&mut self, agent: &Agent, mut report: Report, failure: Failure) -> Answer {
-        agent.metrics.rejected.of(reject_label(failure.stage)).inc();
+        if let Some(label) = RejectStage::of(failure.stage) {
+            agent.metrics.rejected.of(label).inc();
+        }
         self.record.applied_plan_id.clear();
         self.degrade(agent, &failure.message);
         report.error = Some(failure);
@@ -218,13 +220,4 @@ impl Tx {
         }
         Ok(())
     }
-}
-
-/// The metric label of a stage.
-pub(super) fn reject_label(stage: Stage) -> RejectStage {
-    RejectStage::ALL
-        .iter()
-        .copied()
-        .find(|label| label.as_str() == stage.as_str())
-        .unwrap_or(RejectStage::Request)
 }

@@ -11,9 +11,8 @@ use crate::wire::result::{Failure, Reload, ResultMode, Stage};
 
 use super::agent::Agent;
 use super::machine::Event;
-use super::outcome::{Leg, Report, millis};
+use super::outcome::millis;
 use super::plan::ReloadWhy;
-use super::record::PendingReload;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -107,13 +106,7 @@ impl Tx {
     /// Puts the reload off to `due`.
     fn schedule(&mut self, mut job: Job<'_>, due: i128, why: ReloadWhy) -> Answer {
         log::info!(plan_id = job.manifest.plan_id; "the reload waits for the pacing window to end");
-        self.record.pending = Some(PendingReload {
-            plan_id: job.manifest.plan_id.clone(),
-            due,
-            fold: hex(&self.tree.fold()),
-            touched: job.touched,
-        });
-        self.arm(job.agent);
+        self.put_off(job.agent, job.manifest.plan_id.clone(), due, job.touched);
         if job.touched {
             // A part of the batch ran: until the reload nobody knows what the worker holds.
             self.record.worker_ops_plan_id.clear();
@@ -285,11 +278,6 @@ impl Tx {
             Some(info) => lexical::before_reload(&bytes, &info.version),
         }
         .map_err(|fault| (format!("{config}: {fault}; no reload was sent"), true))
-    }
-
-    /// An apply's timing while its reload is judged elsewhere.
-    pub(super) fn ops_done(report: &mut Report, agent: &Agent) {
-        report.watch.lap(Leg::Ops, agent.clock.now());
     }
 }
 

@@ -16,6 +16,7 @@ use super::activate::Activation;
 use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
 use super::port::words;
+use super::record::PendingReload;
 use super::tx::Tx;
 
 /// How often the background look comes by when nothing else is due.
@@ -35,6 +36,18 @@ impl Tx {
             .saturating_duration_since(self.last_reload_end?);
         let left = interval.checked_sub(since).filter(|left| !left.is_zero())?;
         Some(agent.clock.wall().plus(left).0)
+    }
+
+    /// Schedules the reload of what is on disk, and sets the timer to it. `touched`:
+    /// commands have changed the worker since it loaded its files.
+    pub(super) fn put_off(&mut self, agent: &Agent, plan_id: String, due: i128, touched: bool) {
+        self.record.pending = Some(PendingReload {
+            plan_id,
+            due,
+            fold: hex(&self.tree.fold()),
+            touched,
+        });
+        self.arm(agent);
     }
 
     /// Fires the pending reload if it is due. Its outcome replaces the last apply's; the

@@ -58,7 +58,7 @@ impl Tx {
             return self.reject(agent, report, at_revert(message));
         }
         let activation = self.reload(agent);
-        Self::ops_done(&mut report, agent);
+        report.watch.lap(Leg::Ops, agent.clock.now());
         let (reload, message) = match activation {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);

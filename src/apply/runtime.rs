@@ -10,7 +10,6 @@ use crate::haproxy::batch::{BatchReport, Ended, OpOutcome};
 use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
 use crate::haproxy::readback::Verdict;
 use crate::metrics::Invariant;
-use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
@@ -21,7 +20,6 @@ use std::io::Read as _;
 use super::agent::Agent;
 use super::machine::Event;
 use super::plan::ReloadWhy;
-use super::record::PendingReload;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -191,13 +189,8 @@ impl Tx {
             let due = self
                 .earliest_reload(agent)
                 .unwrap_or_else(|| agent.clock.wall().0);
-            self.record.pending = Some(PendingReload {
-                plan_id: self.record.applied_plan_id.clone(),
-                due,
-                fold: hex(&self.tree.fold()),
-                touched: true,
-            });
-            self.arm(agent);
+            let plan_id = self.record.applied_plan_id.clone();
+            self.put_off(agent, plan_id, due, true);
         }
         self.save_quietly(agent);
     }

@@ -8,7 +8,6 @@
 use std::time::Instant;
 
 use crate::store::tree::Tree;
-use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
@@ -16,7 +15,6 @@ use super::activate::Activation;
 use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
 use super::port::words;
-use super::record::PendingReload;
 use super::tx::Tx;
 
 impl Agent {
@@ -111,14 +109,8 @@ impl Tx {
         self.restored_worker = true;
         if let Some(due) = self.earliest_reload(agent) {
             log::info!(plan_id; "the applied set is on disk; a reload of it is scheduled");
-            self.record.pending = Some(PendingReload {
-                plan_id,
-                due,
-                fold: hex(&self.tree.fold()),
-                touched: false,
-            });
+            self.put_off(agent, plan_id, due, false);
             self.save_quietly(agent);
-            self.arm(agent);
             return;
         }
         log::info!(plan_id; "the applied set is on disk; reloading it once to know again what runs");
