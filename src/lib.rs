@@ -16,18 +16,43 @@
 //! | `haproxy` | `sys`, `clock`, `wire` | `store`, `http` |
 //! | `apply` | `store`, `haproxy`, `wire` | `http` |
 //! | `api` | `apply`, `http`, `wire` | `store`, `haproxy` |
-//! | `cli`, `bin` | all | decisions |
+//! | `responder` | `http`, `haproxy` listings, `sys`, `clock`, `metrics` | `apply`, `store` |
+//! | `client` | `http::client`, `wire` | everything of the agent |
+//! | `testkit` | `wire`, `client` | everything of the agent |
+//! | `cli`, `ctl`, `bin` | all | decisions |
+//!
+//! A controller takes only the feature `client`, its tests `testkit` as well; the
+//! default feature `agent` has all but the fakes.
 
+#[cfg(feature = "agent")]
 pub mod api;
+#[cfg(feature = "agent")]
 pub mod apply;
+#[cfg(feature = "agent")]
 pub mod cli;
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "agent")]
 pub mod clock;
+#[cfg(feature = "agent")]
+pub mod ctl;
+#[cfg(feature = "agent")]
 pub mod daemon;
+#[cfg(feature = "agent")]
 pub mod error;
+#[cfg(feature = "agent")]
 pub mod haproxy;
 pub mod http;
+#[cfg(feature = "agent")]
 pub mod log;
+#[cfg(feature = "agent")]
 pub mod metrics;
+#[cfg(feature = "agent")]
+pub mod responder;
+#[cfg(feature = "agent")]
 pub mod store;
+#[cfg(feature = "agent")]
 pub mod sys;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 pub mod wire;

@@ -1,0 +1,3 @@
+//! The operator's tool: parse, run, exit.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! `hapticctl`: the smallest useful controller, a person with a directory of files.
