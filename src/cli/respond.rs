@@ -12,7 +12,7 @@ use super::args::{Typed, UsageError, Values};
 use super::config::log_level;
 use super::table::{CONSUL_ADDR, CONSUL_TOKEN, CONSUL_TOKEN_FILE, RESPOND, RespondFlag};
 use super::value::{self, LogFormat, MAX_SOCKET_PATH_BYTES};
-use crate::responder::answer::Weights;
+use crate::responder::kv::Weights;
 
 /// Consul's address where nothing names one.
 const CONSUL_DEFAULT: &str = "127.0.0.1:8500";

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::http::addr::ListenAddr;
-use crate::responder::answer::Weights;
+use crate::responder::kv::Weights;
 use crate::store::lock::LOCK_FILE;
 use crate::store::mounts::{LKG_DIR, TMP_DIR};
 use crate::store::transfer::COPY_NAME;
