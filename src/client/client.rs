@@ -40,13 +40,13 @@ pub struct StateRead {
 /// One file's content, read while it is sent.
 pub struct Part<'p> {
     path: ManifestPath,
-    pub(super) source: Box<dyn Read + Send + 'p>,
+    pub(super) source: Box<dyn Read + 'p>,
 }
 
 impl<'p> Part<'p> {
     /// The content of a path that the manifest declares; the source must give exactly
     /// as many bytes as are declared there.
-    pub fn new(path: ManifestPath, source: impl Read + Send + 'p) -> Self {
+    pub fn new(path: ManifestPath, source: impl Read + 'p) -> Self {
         Self {
             path,
             source: Box::new(source),

@@ -12,14 +12,17 @@
 //! | [`doctor`] | [`doctor()`]: what can never be changed at runtime, and why |
 
 pub mod backends;
+#[allow(clippy::module_inception)] // What matters of it is named below.
 pub mod client;
 pub mod config;
 pub mod decide;
 pub mod doctor;
 pub mod error;
 pub mod fileset;
+pub mod fleet;
 mod form;
 mod pool;
+pub mod push;
 mod state;
 
 pub use crate::http::client::{Cancel, Origin, OriginError};
@@ -29,3 +32,5 @@ pub use decide::{Decision, decide};
 pub use doctor::doctor;
 pub use error::{Error, Refused, Transport};
 pub use fileset::{FileSet, FileSetError, FileSetOptions};
+pub use fleet::Fleet;
+pub use push::{Outcome, PushError, PushOptions, Pushed, Step, push, push_watched};
