@@ -19,7 +19,7 @@
 //! | `api` | `apply`, `http`, `wire` | `store`, `haproxy` |
 //! | `responder` | `http`, `haproxy` listings, `sys`, `clock`, `metrics` | `apply`, `store` |
 //! | `client` | `http::client`, `wire`, `format` | everything of the agent |
-//! | `testkit` | `wire`, `format`, `client` | everything of the agent |
+//! | `testkit` | `wire`, `format`, `client`, `clock` | everything else of the agent |
 //! | `cli`, `ctl`, `bin` | all | decisions |
 //!
 //! A controller takes only the feature `client`, its tests `testkit` as well; the
@@ -33,7 +33,7 @@ pub mod apply;
 pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;
-#[cfg(feature = "agent")]
+#[cfg(any(feature = "agent", feature = "testkit"))]
 pub mod clock;
 #[cfg(feature = "agent")]
 pub mod ctl;
