@@ -102,6 +102,44 @@ pub fn bundle(file: &[u8], room: usize) -> Result<CaBundle, Fault> {
     }
 }
 
+/// How many blocks of which sort a file has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Certificates.
+    pub certificates: usize,
+    /// Private keys.
+    pub keys: usize,
+    /// All others: parameters, revocation lists.
+    pub others: usize,
+}
+
+/// Counts a file's blocks.
+///
+/// # Errors
+///
+/// It is no PEM file: blocks that do not end, or that are glued together.
+pub fn contents(file: &[u8]) -> Result<Contents, Fault> {
+    let mut seen = Contents::default();
+    for block in blocks(file)? {
+        match (block.is_certificate(), block.is_key()) {
+            (true, _) => seen.certificates += 1,
+            (false, true) => seen.keys += 1,
+            (false, false) => seen.others += 1,
+        }
+    }
+    Ok(seen)
+}
+
+/// The blocks' text as it is sent: no blank lines, no CRs, nothing between them.
+///
+/// # Errors
+///
+/// As [`contents`].
+pub fn texts(file: &[u8]) -> Result<Vec<String>, Fault> {
+    let blocks = blocks(file)?;
+    Ok(blocks.into_iter().map(|block| block.text).collect())
+}
+
 /// What a certificate's file says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
