@@ -11,6 +11,10 @@ fn main() -> ExitCode {
             cli::print(&text);
             Exit::Stopped.into()
         }
+        Ok(Invocation::Respond(config)) => {
+            log::init(config.log_format, config.log_level);
+            Exit::CannotStart.into()
+        }
         Ok(Invocation::Run(config)) => {
             log::init(config.log_format, config.log_level);
             match daemon::run(*config) {
@@ -22,7 +26,7 @@ fn main() -> ExitCode {
             }
         }
         Err(error) => {
-            cli::complain(&error);
+            cli::complain("haptic-agent", &error);
             Exit::Usage.into()
         }
     }

@@ -25,10 +25,10 @@ pub mod reply;
 pub(crate) mod servers_state;
 pub mod session;
 pub mod socket;
-pub mod version;
 pub mod wait;
 pub mod worker;
 
+pub use crate::format::HaproxyVersion;
 pub use command::Command;
 pub use identity::{Identity, WorkerInfo};
 pub use inventory::RuntimeInventory;
@@ -36,6 +36,5 @@ pub use master::MasterSocket;
 pub use reload::{ReloadOutcome, reload};
 pub use reply::Reply;
 pub use session::Session;
-pub use version::HaproxyVersion;
 pub use wait::Deadline;
 pub use worker::WorkerSocket;

@@ -6,8 +6,8 @@
 
 use super::identity::WorkerInfo;
 use super::socket::{Connection, Ended, SocketError};
-use super::version::HaproxyVersion;
 use super::wait::Deadline;
+use crate::format::HaproxyVersion;
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -373,10 +373,3 @@ fn every_kind_is_refused_without_its_fields() {
         );
     }
 }
-
-#[test]
-fn a_crt_list_on_disk_names_its_certificates() {
-    let names = crt_list_names(b"# a.pem\n  b.pem [alpn h2] x\nc.pem[x]\n\nd.pem\r\n#e.pem");
-    let names: Vec<_> = names.iter().map(|n| String::from_utf8_lossy(n)).collect();
-    assert_eq!(names, ["b.pem", "c.pem", "d.pem"]);
-}

@@ -5,20 +5,24 @@
 //! is the value; the first CR ends the line and what follows it is lost.
 
 use super::Fault;
-use crate::haproxy::command::MAX_PAYLOAD_LINE_BYTES;
+use super::payload::MAX_PAYLOAD_LINE_BYTES;
 
 /// One entry; neither part is necessarily UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) value: &'a [u8],
+pub struct Entry<'a> {
+    /// Up to the first blank.
+    pub key: &'a [u8],
+    /// The rest without outer blanks; may be empty.
+    pub value: &'a [u8],
 }
 
 /// The entries of a file, in its order, duplicates included.
 ///
-/// A line above [`MAX_PAYLOAD_LINE_BYTES`] or a NUL is refused: HAProxy would cut the
-/// one into two entries and end the other early.
-pub(crate) fn parse(file: &[u8]) -> Result<Vec<Entry<'_>>, Fault> {
+/// # Errors
+///
+/// A line above [`MAX_PAYLOAD_LINE_BYTES`] or a NUL: HAProxy would cut the one into two
+/// entries and end the other early.
+pub fn parse(file: &[u8]) -> Result<Vec<Entry<'_>>, Fault> {
     if file.contains(&0) {
         return Err(Fault::invalid("the map file holds a NUL byte"));
     }
@@ -74,7 +78,11 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 /// Payload bodies of at most `room` bytes, whole entries each. An entry is
 /// `key SP value LF`, with the blank also before an empty value: a key alone would
 /// swallow the line after it.
-pub(crate) fn chunks(entries: &[Entry<'_>], room: usize) -> Result<Vec<Vec<u8>>, Fault> {
+///
+/// # Errors
+///
+/// `TooBig` for an entry above `room`.
+pub fn chunks(entries: &[Entry<'_>], room: usize) -> Result<Vec<Vec<u8>>, Fault> {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut open = Vec::new();
     for entry in entries {
@@ -161,8 +169,8 @@ mod tests {
         assert_eq!(two, [b"a 1\nb 22\n".to_vec(), b"c \n".to_vec()]);
         assert_eq!(chunks(&entries, 8).unwrap().len(), 2);
         assert_eq!(
-            chunks(&entries, 4).unwrap_err().outcome,
-            super::super::Outcome::TooBig
+            chunks(&entries, 4).unwrap_err().kind,
+            super::super::FaultKind::TooBig
         );
         assert!(chunks(&[], 100).unwrap().is_empty());
     }

@@ -1,0 +1,1 @@
+//! From keys and a copy to one reply line.

@@ -1,0 +1,6 @@
+//! What the responder counts.
+
+use crate::metrics::Family;
+
+/// Every family, in the order of the exposition.
+pub const FAMILIES: &[&Family] = &[];
