@@ -15,7 +15,7 @@ use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,7 @@ use super::limits::{
 };
 use super::line::{self, Request};
 use super::metrics::{Metrics, Silence};
+use super::stop::Stop;
 use crate::clock::Clock;
 use crate::http::ListenAddr;
 use crate::sys::{self, Interest, Watch};
@@ -42,6 +43,8 @@ pub enum Note {
     Told(Transition),
     /// A connection could not be accepted.
     AcceptFailed(io::Error),
+    /// Nothing more comes.
+    End,
 }
 
 /// What the answering threads share.
@@ -117,8 +120,7 @@ impl CheckListener {
             answering,
             busy_since: (0..THREADS).map(|_| AtomicU64::new(IDLE)).collect(),
             broken: AtomicBool::new(false),
-            stopping: Mutex::new(false),
-            stopped: Condvar::new(),
+            stop: Stop::default(),
         });
         let mut threads = Vec::with_capacity(THREADS);
         for place in 0..THREADS {
@@ -212,8 +214,7 @@ struct Shared {
     /// Milliseconds from `started`, one a thread.
     busy_since: Vec<AtomicU64>,
     broken: AtomicBool,
-    stopping: Mutex<bool>,
-    stopped: Condvar,
+    stop: Stop,
 }
 
 impl Shared {
@@ -229,7 +230,7 @@ impl Shared {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    if self.is_stopping() {
+                    if self.stop.is_raised() {
                         return;
                     }
                     errors_in_a_row += 1;
@@ -286,21 +287,12 @@ impl Shared {
         };
         self.answering.note(Note::AcceptFailed(error));
         if pause {
-            let stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
-            let paused = self
-                .stopped
-                .wait_timeout_while(stopping, ACCEPT_PAUSE, |stopping| !*stopping);
-            drop(paused);
+            self.stop.pause(ACCEPT_PAUSE);
         }
     }
 
-    fn is_stopping(&self) -> bool {
-        *self.stopping.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn raise_stop(&self) {
-        *self.stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stopped.notify_all();
+        self.stop.raise();
         // Every accept on the socket returns at once from now on. It fails only where
         // the socket listens no more, and then they have returned already.
         let _not_listening = shutdown(&self.listener, Shutdown::Both);
