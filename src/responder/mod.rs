@@ -3,5 +3,6 @@
 pub mod copy;
 pub mod key;
 pub mod kv;
-pub mod until;
+pub mod note;
+pub mod stamp;
 pub mod value;

@@ -261,6 +261,11 @@ impl Watch {
     /// A waiting query and a plain read take turns, so that a wrong index hides a
     /// change for one short wait at most.
     fn hold(&mut self, hold: Hold, why: String, next: Option<u64>, sent: Option<u64>) {
+        // A token that lost its rights may have a successor.
+        let why = match self.renew_token() {
+            Ok(_) => why,
+            Err(error) => format!("{why}; {error}"),
+        };
         self.keeper.hold(hold, why);
         self.held = true;
         self.contradictions = 0;

@@ -82,6 +82,14 @@ impl Keeper {
         news
     }
 
+    /// The store says what the copy says.
+    pub(super) fn same(&mut self) {
+        self.mend();
+        if let Some(copy) = &self.current {
+            self.status.read_ok(false, copy.len(), copy.invalid());
+        }
+    }
+
     /// The store says something that is not believed.
     pub(super) fn hold(&mut self, hold: Hold, trouble: String) {
         if self.mood != Mood::Held(hold) {

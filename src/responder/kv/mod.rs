@@ -5,6 +5,7 @@
 //! disk: after a restart the store is read anew, and until then there is no copy.
 
 pub mod consul;
+pub mod dir;
 mod keeper;
 mod shrink;
 pub mod status;
@@ -12,7 +13,6 @@ pub mod status;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,6 +27,7 @@ use keeper::Keeper;
 pub use consul::config::{
     ConsulConfig, ConsulConfigError, ConsulPace, ConsulServer, Token, TokenError,
 };
+pub use dir::{DirConfig, DirPace};
 pub use status::{ErrorKind, Hold, KvSnapshot, KvStatus, ReadResult, SyncWait};
 
 /// Whether stored percentages are followed.
@@ -51,13 +52,6 @@ impl Weights {
             (Self::Keep | Self::Set, value) => Ok(value),
         }
     }
-}
-
-/// The directory store.
-#[derive(Debug, Clone)]
-pub struct DirConfig {
-    /// Its path.
-    pub path: PathBuf,
 }
 
 /// Which store is watched.
@@ -142,7 +136,12 @@ pub fn watch(
                 .map_err(WatchError::Token)?;
             Box::new(move || watch.run())
         }
-        Source::Dir(_) => Box::new(|| {}),
+        Source::Dir(dir) => {
+            let store = dir.path.display().to_string();
+            let keeper = Keeper::new(cell, status.clone(), clock.clone(), store);
+            let watch = dir::Watch::new(dir, weights, clock, stop.clone(), keeper);
+            Box::new(move || watch.run())
+        }
     };
     let ended = Ended(status);
     let thread = thread::Builder::new()

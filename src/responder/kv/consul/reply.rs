@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use crate::responder::copy::Entry;
 use crate::responder::key::{MAX_KEY_BYTES, Prefix};
 use crate::responder::kv::Weights;
-use crate::responder::until::Until;
+use crate::responder::stamp::Stamp;
 use crate::responder::value::{InvalidValue, MAX_VALUE_BYTES, Value};
 
 /// Keys of one list; the fleet of the seed has 919 rows.
@@ -124,7 +124,7 @@ pub(super) fn listed(
         };
         entries.push((
             Box::from(key),
-            Entry::new(stored, Until::of_flags(row.flags)),
+            Entry::new(stored, Stamp::of_flags(row.flags)),
         ));
     }
     Ok(Listed { entries, marked })
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_end_is_read_from_flags() {
-        let end = Until::at(1_800_000_000).unwrap();
+        let end = Stamp::at(1_800_000_000).unwrap();
         let body = |flags: u64| {
             format!("[{{\"Key\":\"p/q/a\",\"Flags\":{flags},\"Value\":\"ZHJhaW4=\"}}]")
         };
