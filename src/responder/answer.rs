@@ -130,7 +130,7 @@ impl Reply {
 mod tests {
     use super::super::copy::Entry;
     use super::super::line::{self, Request};
-    use super::super::until::Until;
+    use super::super::stamp::Stamp;
     use super::super::value::{InvalidValue, MAX_PERCENT};
     use super::*;
 
@@ -184,7 +184,7 @@ mod tests {
 
     fn copy(entries: &[(&str, Result<Value, InvalidValue>, Option<u64>)]) -> Copy {
         let entries = entries.iter().map(|(key, value, until)| {
-            let until = until.and_then(Until::at);
+            let until = until.and_then(Stamp::at);
             (Box::from(*key), Entry::new(value.clone(), until))
         });
         Copy::new(entries.collect(), 1, NOON)

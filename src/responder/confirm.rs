@@ -10,6 +10,7 @@
 //! two intervals after a change, and not before three after a start or reload.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use super::limits::{DEFAULT_INTERVAL, LOOK_TIME};
 use super::metrics::{Look, Metrics};
 use super::value::Value;
 use crate::clock::{Clock, UnixNanos};
+use crate::error::Chain;
 use crate::haproxy::server_stats::{self, ServerStat};
 use crate::haproxy::servers_state::{self, ServerRow};
 use crate::haproxy::{Deadline, WorkerSocket};
@@ -163,9 +165,9 @@ impl Confirm {
 
     fn read(&self) -> Result<View, String> {
         let deadline = Deadline::after(LOOK_TIME);
-        let info = self.worker.info(deadline).map_err(|e| e.to_string())?;
-        let servers = servers_state::read_all(&self.worker, deadline).map_err(|e| e.to_string())?;
-        let stats = server_stats::read(&self.worker, deadline).map_err(|e| e.to_string())?;
+        let info = self.worker.info(deadline).map_err(told)?;
+        let servers = servers_state::read_all(&self.worker, deadline).map_err(told)?;
+        let stats = server_stats::read(&self.worker, deadline).map_err(told)?;
         let heard = self.coverage.rows();
         let at = self.clock.wall();
         let at_instant = self.clock.now();
@@ -183,6 +185,10 @@ impl Confirm {
         };
         Ok(join(&servers, &stats, &heard, &context, at))
     }
+}
+
+fn told(error: impl Error) -> String {
+    Chain(&error).to_string()
 }
 
 fn longest_interval(heard: &[(String, Heard)], now: Instant) -> Duration {

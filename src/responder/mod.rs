@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`serve`] | the sockets: threads in accept, a line in, a line out |
 //! | [`line`], [`answer`] | pure: bytes to keys, keys and a copy to a reply |
-//! | [`value`], [`key`], [`until`] | what the store may say, and how keys are spelled |
+//! | [`value`], [`key`], [`stamp`] | what the store may say, and how keys are spelled |
 //! | [`copy`], [`kv`] | the copy, and the watcher that replaces it |
 //! | [`coverage`], [`confirm`] | who asks, and what HAProxy made of the answers |
 //! | [`monitor`], [`metrics`] | what people and scrapers see of all that |
@@ -29,9 +29,10 @@ pub mod limits;
 pub mod line;
 pub mod metrics;
 pub mod monitor;
+pub mod note;
 pub mod serve;
+pub mod stamp;
 mod stop;
-pub mod until;
 pub mod value;
 
 use std::error::Error;
@@ -52,7 +53,7 @@ use crate::log::RateLimit;
 use confirm::Confirm;
 use copy::CopyCell;
 use coverage::{Coverage, Transition};
-use kv::{KvStatus, Source, SyncWait, WatchConfig, Watcher, Weights};
+use kv::{KvStatus, Source, SyncWait, WatchConfig, WatchError, Watcher, Weights};
 use limits::{LOOK_INTERVAL, MAX_WAITING_TRANSITIONS};
 use metrics::Metrics;
 use monitor::Monitor;
@@ -137,7 +138,7 @@ impl Responder {
             clock: Arc::clone(&clock),
         };
         let watcher =
-            kv::watch(watch, Arc::clone(&cell), Arc::clone(&status)).map_err(StartError::Thread)?;
+            kv::watch(watch, Arc::clone(&cell), Arc::clone(&status)).map_err(StartError::Watch)?;
         let serving = listener
             .serve(Answering {
                 cell: Arc::clone(&cell),
@@ -217,10 +218,7 @@ impl Drop for Responder {
     }
 }
 
-fn spawn(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     let builder = thread::Builder::new().name(name.to_owned());
     builder.spawn(work).map_err(StartError::Thread)
 }
@@ -256,6 +254,8 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The store cannot be watched.
+    Watch(WatchError),
     /// The system gives no thread.
     Thread(io::Error),
 }
@@ -278,6 +278,7 @@ impl fmt::Display for StartError {
                     _ => Ok(()),
                 }
             }
+            Self::Watch(error) => error.fmt(f),
             Self::Thread(_) => f.write_str(
                 "the system gives no thread for the responder; raise the limit of threads",
             ),
@@ -288,6 +289,7 @@ impl fmt::Display for StartError {
 impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            Self::Watch(error) => error.source(),
             Self::Listen { source, .. } | Self::Thread(source) => Some(source),
         }
     }

@@ -119,7 +119,10 @@ impl Monitor {
     }
 
     fn show_coverage(&self, query: Option<&str>) -> Response {
-        let asked = query.unwrap_or("").split('&').find_map(|part| part.strip_prefix("key="));
+        let asked = query
+            .unwrap_or("")
+            .split('&')
+            .find_map(|part| part.strip_prefix("key="));
         let shown = match asked {
             None => serde_json::to_vec_pretty(&self.whole()),
             Some(encoded) => match decoded(encoded) {
@@ -164,9 +167,7 @@ impl Monitor {
             }),
             states: states.collect(),
             rows: rows(&heard, view.as_deref()),
-            unasked: copy.map_or_else(Vec::new, |copy| {
-                unasked(copy, &heard, listening_for, now)
-            }),
+            unasked: copy.map_or_else(Vec::new, |copy| unasked(copy, &heard, listening_for, now)),
             unaddressable: copy.map_or_else(Vec::new, unaddressable),
             evicted: self.coverage.evicted(),
         }
@@ -212,7 +213,9 @@ impl Monitor {
             }
         }
         let value = entry.as_ref().and_then(|entry| entry.value_at(wall));
-        let invalid = entry.as_ref().and_then(|entry| entry.stored().err().cloned());
+        let invalid = entry
+            .as_ref()
+            .and_then(|entry| entry.stored().err().cloned());
         let until = entry.as_ref().and_then(|entry| entry.until());
         let decides = |row: &&ShownRow| row.decided_by.as_deref() == Some(key);
         let decided = asked_by.iter().filter(decides).count();
@@ -239,7 +242,10 @@ impl Monitor {
             invalid: invalid.map(|why| why.to_string()),
             until: until.map(|until| until.to_string()),
             summary: format!("{says}; {asked}"),
-            haproxy: view.as_ref().and_then(|view| view.rows.get(key)).map(ShownServer::from),
+            haproxy: view
+                .as_ref()
+                .and_then(|view| view.rows.get(key))
+                .map(ShownServer::from),
             asked_by,
         }
     }
@@ -371,10 +377,14 @@ struct Explained {
 
 /// The rows that ask and those that HAProxy has, by name.
 fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
-    let by_name: HashMap<&str, &Heard> =
-        heard.iter().map(|(name, row)| (name.as_str(), row)).collect();
+    let by_name: HashMap<&str, &Heard> = heard
+        .iter()
+        .map(|(name, row)| (name.as_str(), row))
+        .collect();
     let seen = view.iter().flat_map(|view| view.rows.keys());
-    let silent = seen.map(String::as_str).filter(|name| !by_name.contains_key(name));
+    let silent = seen
+        .map(String::as_str)
+        .filter(|name| !by_name.contains_key(name));
     let mut names: Vec<&str> = by_name.keys().copied().chain(silent).collect();
     names.sort_unstable();
     let shown = names.into_iter().map(|name| {
@@ -392,7 +402,9 @@ fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
                 interval_seconds: row.interval().map(|time| time.as_secs_f64()),
                 count: row.count,
             }),
-            haproxy: view.and_then(|view| view.rows.get(name)).map(ShownServer::from),
+            haproxy: view
+                .and_then(|view| view.rows.get(name))
+                .map(ShownServer::from),
         }
     });
     shown.collect()

@@ -42,7 +42,7 @@ fn heard(name: &str, value: Value, since: f64, ago: f64, now: Instant) -> (Strin
         panic!("{request}");
     };
     let before = |seconds: f64| now.checked_sub(Duration::from_secs_f64(seconds)).unwrap();
-    let mut told = |value: Value, seconds: f64| {
+    let told = |value: Value, seconds: f64| {
         let decided = Some(0);
         coverage.heard(&keys, Answer { value, decided }, before(seconds), WALL);
     };
