@@ -22,6 +22,7 @@ pub mod ops;
 pub mod readback;
 pub mod reload;
 pub mod reply;
+pub(crate) mod server_stats;
 pub(crate) mod servers_state;
 pub mod session;
 pub mod socket;

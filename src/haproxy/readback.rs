@@ -472,12 +472,15 @@ mod tests {
     #[test]
     fn an_agent_may_change_weight_and_state() {
         let row = |agent| ServerRow {
+            backend: "b".to_owned(),
             name: "s".to_owned(),
             address: "::1".to_owned(),
             port: "80".to_owned(),
             admin: 1 | 4,
             weight: 7,
+            base_weight: 1,
             agent,
+            agent_at: ("-".to_owned(), "0".to_owned()),
         };
         let wanted = |weight, admin, port| TouchedServer {
             deleted: false,
