@@ -1,1 +1,5 @@
 //! Fakes for the tests of controllers.
+
+pub mod fake_consul;
+
+pub use fake_consul::FakeConsul;
