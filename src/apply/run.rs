@@ -140,7 +140,7 @@ impl Tx {
                 return self.refuse(agent, job.report, failure);
             }
             job.report.watch.lap(Leg::Admit, agent.clock.now());
-            if let Err(failure) = self.write_tree(agent, plan) {
+            if let Err(failure) = self.write_tree(agent, plan, parts) {
                 return self.abort(agent, job.report, failure);
             }
             // Parts that were sent although the agent holds them are removed with it.
@@ -387,7 +387,12 @@ impl Tx {
     }
 
     /// Renames, unlinks, and the note that they are done.
-    fn write_tree(&mut self, agent: &Agent, plan: &Plan) -> Result<(), Failure> {
+    fn write_tree(
+        &mut self,
+        agent: &Agent,
+        plan: &Plan,
+        parts: &BTreeMap<ManifestPath, StagedFile>,
+    ) -> Result<(), Failure> {
         let failed = |error: &crate::store::StoreError| Failure {
             stage: Stage::Write,
             message: words(error),
@@ -398,8 +403,9 @@ impl Tx {
         let now = agent.clock.wall();
         for file in &plan.writes {
             let fs = &**agent.store.fs();
+            let mark = parts.get(&file.path).and_then(|part| part.mark);
             self.tree
-                .note(fs, &file.path, file.hash, now)
+                .note(fs, &file.path, file.hash, mark, now)
                 .map_err(|error| failed(&error))?;
         }
         for path in &plan.deletes {
