@@ -13,3 +13,5 @@ mod sandbox;
 mod soak;
 mod store;
 mod support;
+#[cfg(feature = "testkit")]
+mod testkit;
