@@ -49,7 +49,10 @@ pub(super) struct Job<'a> {
 pub(super) fn run(upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer {
     let agent = upload.agent;
     let mut tx = agent.lock();
-    let answer = tx.apply(upload, sealed);
+    let mut answer = tx.apply(upload, sealed);
+    if let Answer::Result(result) = &mut answer {
+        result.runtime_inventory = tx.news();
+    }
     agent.publish(&tx);
     answer
 }

@@ -72,22 +72,19 @@ impl Tx {
                     // once more and comes to the same end.
                     let _ = error.at(Stage::Write);
                 }
-                if touched
-                    .certs
-                    .values()
-                    .chain(touched.cas.values())
-                    .any(|new| *new)
-                {
-                    if let Err(error) = self.refresh_inventory(agent) {
-                        log::warn!(error; "the inventory cannot be read yet");
-                    }
-                }
+                self.look_for_new_names(agent, &touched);
                 let answer = self.commit(job, ResultMode::Runtime);
                 self.readback = Some((self.record.generation, touched));
                 agent.ring();
                 answer
             }
-            Ended::Refused { .. } => self.activate(job, ReloadWhy::OpRefused),
+            Ended::Refused { .. } => {
+                if self.earliest_reload(agent).is_some() {
+                    // The reload waits, and the worker keeps what ran until then.
+                    self.look_for_new_names(agent, &touched);
+                }
+                self.activate(job, ReloadWhy::OpRefused)
+            }
             Ended::Unknown { words } | Ended::WorkerChanged { words } => {
                 log::warn!(reason = words; "what the worker holds is not known after a batch");
                 self.record.forget_worker();
@@ -108,9 +105,10 @@ impl Tx {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
             }
-            Ok((report, _)) => {
+            Ok((report, touched)) => {
                 count_refusals(agent, &report);
                 job.report.op_results = told(&report.results);
+                self.look_for_new_names(agent, &touched);
                 if let (true, Some(pending)) = (report.reached_worker, &mut self.record.pending) {
                     pending.touched = true;
                 }
@@ -136,6 +134,16 @@ impl Tx {
                     stage: Stage::InPlace,
                     message,
                 });
+            }
+        }
+    }
+
+    /// Reads the inventory again if a batch may have made certificates or CAs.
+    fn look_for_new_names(&mut self, agent: &Agent, touched: &Touched) {
+        let mut new = touched.certs.values().chain(touched.cas.values());
+        if new.any(|new| *new) {
+            if let Err(error) = self.refresh_inventory(agent) {
+                log::warn!(error; "the inventory cannot be read yet");
             }
         }
     }
