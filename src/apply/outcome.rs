@@ -13,6 +13,8 @@ use super::tx::Tx;
 pub(super) struct Report {
     pub(super) plan_id: String,
     pub(super) watch: Stopwatch,
+    /// A client waits for the answer.
+    asked: bool,
     pub(super) op_results: Vec<OpResult>,
     pub(super) reload: Option<Reload>,
     pub(super) rollback: Option<Rollback>,
@@ -24,10 +26,19 @@ impl Report {
         Self {
             plan_id: plan_id.to_owned(),
             watch,
+            asked: true,
             op_results: Vec::new(),
             reload: None,
             rollback: None,
             error: None,
+        }
+    }
+
+    /// Of something that nobody asked for just now: only the state shows it.
+    pub(super) fn unasked(plan_id: &str, now: Instant) -> Self {
+        Self {
+            asked: false,
+            ..Self::new(plan_id, Stopwatch::start(now))
         }
     }
 }
@@ -121,8 +132,10 @@ impl Tx {
     }
 
     fn result(&mut self, agent: &Agent, report: Report, mode: ResultMode) -> ApplyResult {
-        let news = self.inventory.generation != self.inventory_told;
-        self.inventory_told = self.inventory.generation;
+        let news = report.asked && self.inventory.generation != self.inventory_told;
+        if news {
+            self.inventory_told = self.inventory.generation;
+        }
         ApplyResult {
             plan_id: report.plan_id,
             ok: mode != ResultMode::Rejected,

@@ -14,7 +14,7 @@ use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
 use super::agent::Agent;
-use super::outcome::{Report, Stopwatch};
+use super::outcome::Report;
 use super::port::words;
 use super::record::PendingReload;
 use super::tx::Tx;
@@ -60,7 +60,7 @@ impl Tx {
         if !due {
             return;
         }
-        let report = Report::new(&pending.plan_id, Stopwatch::start(agent.clock.now()));
+        let report = Report::unasked(&pending.plan_id, agent.clock.now());
         if self.heal(agent).is_err() {
             self.pending_at = Some(agent.clock.now() + RETRY_AFTER);
             return;

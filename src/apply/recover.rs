@@ -19,7 +19,7 @@ use crate::wire::result::{Failure, ResultMode, Stage};
 use super::activate::Activation;
 use super::agent::Agent;
 use super::machine::{self, Event, Phase, Recovery};
-use super::outcome::{Report, Stopwatch};
+use super::outcome::Report;
 use super::port::words;
 use super::record::{PendingReload, PhaseNote, Record};
 use super::tx::Tx;
@@ -354,7 +354,7 @@ impl Tx {
             .intent
             .as_ref()
             .map_or("", |intent| intent.plan_id.as_str());
-        let report = Report::new(plan_id, Stopwatch::start(agent.clock.now()));
+        let report = Report::unasked(plan_id, agent.clock.now());
         log::info!(plan_id; "reloading the set that the last run had written");
         let stage = Stage::Reload;
         match self.reload(agent) {
@@ -416,7 +416,7 @@ impl Tx {
                 report.reload = Some(reload);
                 report
             }
-            None => Report::new(&intent.plan_id, Stopwatch::start(agent.clock.now())),
+            None => Report::unasked(&intent.plan_id, agent.clock.now()),
         };
         self.conclude(agent, report, mode);
     }

@@ -13,7 +13,7 @@ use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
 use super::agent::Agent;
-use super::outcome::{Report, Stopwatch};
+use super::outcome::Report;
 use super::port::words;
 use super::tx::Tx;
 
@@ -114,7 +114,7 @@ impl Tx {
             return;
         }
         log::info!(plan_id; "the applied set is on disk; reloading it once to know again what runs");
-        let mut report = Report::new(&plan_id, Stopwatch::start(agent.clock.now()));
+        let mut report = Report::unasked(&plan_id, agent.clock.now());
         match self.reload(agent) {
             Activation::Loaded(reload) => {
                 report.reload = Some(reload);
