@@ -315,3 +315,6 @@ fn plan_id(files: &BTreeMap<ManifestPath, Held>) -> String {
     }
     hex(&hash.finalize())
 }
+
+#[cfg(test)]
+mod tests;
