@@ -33,4 +33,4 @@ pub use doctor::doctor;
 pub use error::{Error, Refused, Transport};
 pub use fileset::{FileSet, FileSetError, FileSetOptions};
 pub use fleet::Fleet;
-pub use push::{Outcome, PushError, PushOptions, Pushed, Step, push, push_watched};
+pub use push::{Outcome, PushError, PushOptions, Pushed, Step, push, push_watched, revert};

@@ -23,6 +23,7 @@
 
 mod attempt;
 mod error;
+mod revert;
 mod settle;
 
 use std::fmt;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use error::PushError;
+pub use revert::revert;
 
 use super::client::{Client, StateRead};
 use super::decide::{Decision, Verdict, decide};

@@ -1,6 +1,8 @@
 //! For every failure the next step: a command to type or a place to look.
 
-use super::view::Failure;
+use serde_json::json;
+
+use super::view::{Block, Failure};
 use crate::client::{Error, PushError, Transport};
 use crate::http::client::Error as HttpError;
 use crate::wire::result::{ConflictReason, Stage};
@@ -14,8 +16,22 @@ pub(super) fn of_error(error: &Error) -> Failure {
     }
 }
 
-/// Of a push.
-pub(super) fn of_push(error: &PushError) -> Failure {
+/// A push or revert that did not get there, with the agent's answer if it gave one.
+pub(super) fn failed(error: &PushError) -> Block {
+    let mut block = Block::failure(&of_push(error));
+    match error {
+        PushError::Nack(result) => block.field("result", json!(result)),
+        PushError::Client(_)
+        | PushError::Overtaken { .. }
+        | PushError::Stale { .. }
+        | PushError::NotRunning { .. }
+        | PushError::StillPending { .. }
+        | PushError::NoEnd => {}
+    }
+    block
+}
+
+fn of_push(error: &PushError) -> Failure {
     let next = match error {
         PushError::Client(error) => return of_error(error),
         PushError::Overtaken { .. } => {
@@ -28,7 +44,12 @@ pub(super) fn of_push(error: &PushError) -> Failure {
             Some(Stage::Backup | Stage::Write) => {
                 "the agent could not write its disk; its log has the reason, then push again".into()
             }
-            Some(_) | None => "mend what is named above, then push again; the last good set is serving".into(),
+            Some(Stage::Revert | Stage::RevertReload) => {
+                "hapticctl state shows what runs; push a set that HAProxy accepts: hapticctl push DIR".into()
+            }
+            Some(_) | None => {
+                "mend what is named above, then push again; hapticctl state shows what serves meanwhile".into()
+            }
         },
         PushError::NotRunning { .. } => {
             "hapticctl state shows what runs; push again, which reloads".into()

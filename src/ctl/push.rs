@@ -39,19 +39,7 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
 fn block(outcome: &Result<Pushed, PushError>) -> Block {
     match outcome {
         Ok(pushed) => done(pushed),
-        Err(error) => {
-            let mut block = Block::failure(&next::of_push(error));
-            match error {
-                PushError::Nack(result) => block.field("result", json!(result)),
-                PushError::Client(_)
-                | PushError::Overtaken { .. }
-                | PushError::Stale { .. }
-                | PushError::NotRunning { .. }
-                | PushError::StillPending { .. }
-                | PushError::NoEnd => {}
-            }
-            block
-        }
+        Err(error) => next::failed(error),
     }
 }
 

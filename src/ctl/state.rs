@@ -77,6 +77,10 @@ impl Standing {
     pub(super) fn title(self, state: &State) -> String {
         match self {
             Self::Empty => "empty: nothing has been pushed here yet".into(),
+            Self::Degraded if serves_last_good(state) => format!(
+                "DEGRADED: the last push was refused, plan {} serves",
+                words::plan(&state.lkg_plan_id)
+            ),
             Self::Degraded => "DEGRADED: it may not run what was asked for".into(),
             Self::Unknown => "UNKNOWN: the agent does not know what is applied".into(),
             Self::Pending => "PENDING: files are written, their reload is due".into(),
@@ -104,6 +108,13 @@ impl Standing {
     }
 }
 
+/// Whether a push was refused and the worker stayed with, or went back to, the last good
+/// set.
+fn serves_last_good(state: &State) -> bool {
+    let refused = state.last_apply.as_ref().is_some_and(|last| !last.ok);
+    refused && !state.lkg_plan_id.is_empty() && state.running_plan_id == state.lkg_plan_id
+}
+
 pub(super) fn block(state: &State) -> Block {
     let standing = Standing::of(state);
     let mut block = Block::new(standing.is_good(), standing.title(state));
@@ -112,7 +123,14 @@ pub(super) fn block(state: &State) -> Block {
     block.field("state", json!(state));
     if let Some(degraded) = &state.degraded {
         block.row("since", when::moment(&degraded.since));
-        block.row("because", &degraded.reason);
+        // Mostly it is the last push's failure, which is told below.
+        let failure = state
+            .last_apply
+            .as_ref()
+            .and_then(|last| last.error.as_ref());
+        if failure.is_none_or(|failure| !failure.message.contains(degraded.reason.trim())) {
+            block.row("because", &degraded.reason);
+        }
     }
     roles(&mut block, state);
     if let Some(due) = &state.reload_pending_at {

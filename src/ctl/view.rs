@@ -124,7 +124,7 @@ impl Report {
             let good = self.agents.iter().filter(|(_, block)| block.good).count();
             let _ = match self.agents.len() - good {
                 0 => writeln!(text, "all {good} agents are good"),
-                bad => writeln!(text, "{good} agents are good, {bad} are not"),
+                bad => writeln!(text, "{bad} of {} agents are not good", good + bad),
             };
         }
         text

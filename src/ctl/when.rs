@@ -26,8 +26,10 @@ pub(super) fn since_micros(micros: u64) -> Option<String> {
     }
     let now = SystemClock.wall().0;
     let past = now - i128::from(micros) * 1000;
-    let past = u64::try_from(past / SECOND).ok()?;
-    Some(span(Duration::from_secs(past)))
+    match u64::try_from(past / SECOND).ok()? {
+        0 => Some("less than a second".into()),
+        past => Some(span(Duration::from_secs(past))),
+    }
 }
 
 /// A time span in its two largest units.

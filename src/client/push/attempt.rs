@@ -165,11 +165,8 @@ impl Push<'_> {
                 applied_token: conflict.applied_token,
             }),
             ConflictReason::StaleEpoch if self.options.take_over => {
-                // The epoch that was met is not told. It is above ours, and mostly the
-                // next one.
-                let step = 1_u64 << (10 * self.raises).min(40);
+                self.least_epoch = raise(manifest.token.leader_epoch, self.raises);
                 self.raises += 1;
-                self.least_epoch = manifest.token.leader_epoch.saturating_add(step);
                 Ok(Reaction::Again(
                     "a newer leader has spoken and is overruled",
                 ))
@@ -213,7 +210,7 @@ fn is_busy(error: &Error) -> bool {
 }
 
 /// Whether the agent may have carried the apply out without our knowing.
-fn is_lost(error: &Error) -> bool {
+pub(super) fn is_lost(error: &Error) -> bool {
     match error {
         Error::Transport(Transport::Answer(_)) => true,
         Error::Transport(Transport::Http(error)) => match error {
@@ -235,9 +232,15 @@ fn is_lost(error: &Error) -> bool {
     }
 }
 
+/// An epoch above one that was refused. The one that was met is not told: it is above
+/// ours, and mostly the next one.
+pub(super) fn raise(epoch: u64, raises: u32) -> u64 {
+    epoch.saturating_add(1 << (10 * raises).min(40))
+}
+
 /// A sequence above `seen` whose low bits are nobody else's. At the very end of the
 /// numbers it stays there: the plan id still tells sets apart.
-fn sequence_above(seen: u64) -> u64 {
+pub(super) fn sequence_above(seen: u64) -> u64 {
     let random = RandomState::new().build_hasher().finish() >> (64 - WRITER_BITS);
     (seen >> WRITER_BITS)
         .checked_add(1)

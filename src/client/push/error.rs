@@ -118,22 +118,22 @@ impl fmt::Display for PushError {
                 applied_token.leader_epoch
             ),
             Self::Nack(result) => {
+                // HAProxy's words are several lines and come last.
+                let remembered = match is_remembered(result) {
+                    true => {
+                        " (the agent remembers it from less than a minute ago; HAProxy was not asked again)"
+                    }
+                    false => "",
+                };
                 match &result.error {
                     Some(failure) => write!(
                         f,
-                        "refused at stage {}: {}",
+                        "refused at stage {}{remembered}: {}",
                         failure.stage.as_str(),
                         failure.message
-                    )?,
-                    None => write!(f, "refused without a reason")?,
+                    ),
+                    None => write!(f, "refused without a reason{remembered}"),
                 }
-                if is_remembered(result) {
-                    write!(
-                        f,
-                        " (the agent remembers this from less than a minute ago; HAProxy was not asked again)"
-                    )?;
-                }
-                Ok(())
             }
             Self::NotRunning {
                 running_plan_id,
