@@ -191,3 +191,6 @@ impl Report {
         format!("{:#}\n", Json::Object(fields))
     }
 }
+
+#[cfg(all(test, feature = "testkit"))]
+mod tests;

@@ -75,10 +75,10 @@ impl Reader<'_> {
             (CtlFlag::By, "by"),
         ] {
             if self.values.given(flag) {
-                return Err(UsageError::BadValue {
-                    flag: name,
-                    given: "with ready".into(),
-                    expected: "--pin beside it: without that the key is deleted, and nothing is left to hold it".into(),
+                return Err(UsageError::Unusable {
+                    problem: format!(
+                        "--{name} needs --pin beside ready: without it the key is deleted, and nothing is left that could end or be explained"
+                    ),
                 });
             }
         }
@@ -98,9 +98,8 @@ impl Reader<'_> {
             Action::List { .. } => false,
         };
         if waits && sights.is_empty() {
-            return Err(UsageError::MissingFlag {
-                flag: "responder",
-                value: "URL",
+            return Err(UsageError::Unusable {
+                problem: "--wait needs a place to look at: --responder URL, or --haproxy-socket PATH for a key that is backend/server".into(),
             });
         }
         if let StoreChoice::Directory(_) = store {
@@ -227,11 +226,9 @@ fn percent_of(text: &str) -> Result<Value, UsageError> {
     }
 }
 
-fn together(one: &str, other: &'static str, why: &str) -> UsageError {
-    UsageError::BadValue {
-        flag: other,
-        given: format!("with --{one}"),
-        expected: format!("one of the two: {why}"),
+fn together(one: &str, other: &str, why: &str) -> UsageError {
+    UsageError::Unusable {
+        problem: format!("--{one} and --{other} do not go together: {why}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Setting and ending overrides.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -8,7 +9,7 @@ use super::super::view::{Block, complain};
 use super::super::when::span;
 use super::Report;
 use super::sight::{Sights, Wanted};
-use super::store::{Change, Store, StoreError, Stored};
+use super::store::{Change, Store, StoreError, Stored, Version};
 use super::watch;
 use crate::clock::{Clock as _, SystemClock};
 use crate::haproxy::Deadline;
@@ -79,28 +80,22 @@ pub(super) fn end(
     wait: Option<Duration>,
 ) -> Report {
     let mut report = Report::default();
-    if let Some(hold) = ramp {
-        let stepped = step_through_maint(store, keys, hold, sights, wait, &mut report);
-        if !stepped {
-            return report;
-        }
-    }
+    let steps = match ramp {
+        Some(hold) => step_through_maint(store, keys, hold, sights, wait, &mut report),
+        None => BTreeMap::new(),
+    };
     let mut weighed = Vec::new();
     for key in keys {
         // What failed on the way stays failed.
         if report.keys.iter().any(|(done, _)| done == key) {
             continue;
         }
-        let block = match delete(store, key) {
+        let block = match delete(store, key, steps.get(key)) {
             Ok(Some(before)) => {
                 if matches!(before.entry.stored(), Ok(Value::Weight(_))) {
                     weighed.push(key.clone());
                 }
-                let how = match ramp {
-                    Some(_) => "ended, by way of maint",
-                    None => "ended",
-                };
-                let mut block = Block::new(true, format!("{how} (was {})", words(&before)));
+                let mut block = Block::new(true, format!("ended (was {})", words(&before)));
                 block.field("before", fields(Some(&before)));
                 block.field("after", Json::Null);
                 block
@@ -125,7 +120,7 @@ pub(super) fn end(
 }
 
 /// Puts what is drained into maintenance and lets HAProxy notice. Keys that cannot go
-/// this way are reported; false when none is left to delete.
+/// this way are reported; of the others it returns what is stored now.
 fn step_through_maint(
     store: &mut Store,
     keys: &[String],
@@ -133,9 +128,10 @@ fn step_through_maint(
     sights: &Sights,
     wait: Option<Duration>,
     report: &mut Report,
-) -> bool {
+) -> BTreeMap<String, Version> {
     let patience = hold + wait.unwrap_or_default() + STEP_GRACE;
     let mut stepped = Report::default();
+    let mut steps = BTreeMap::new();
     for key in keys {
         let step = match store.get(key) {
             Ok(None) => continue,
@@ -151,7 +147,7 @@ fn step_through_maint(
                             ..before.note.clone()
                         },
                     };
-                    store.put(key, &order.change(), Some(&before.version))
+                    step(store, key, &order.change(), &before.version)
                 }
                 Some(value @ (Value::Ready | Value::Weight(_))) => {
                     let mut block = Block::new(false, format!("stays {value}"));
@@ -165,7 +161,10 @@ fn step_through_maint(
             Err(error) => Err(error),
         };
         match step {
-            Ok(()) => stepped.keys.push((key.clone(), Block::new(true, "maint"))),
+            Ok(version) => {
+                steps.insert(key.clone(), version);
+                stepped.keys.push((key.clone(), Block::new(true, "maint")));
+            }
             Err(error) => report.keys.push((key.clone(), failed(&error))),
         }
     }
@@ -190,7 +189,21 @@ fn step_through_maint(
             ));
         }
     }
-    report.keys.len() < keys.len()
+    steps
+}
+
+/// Replaces what was read, and reads what is there then.
+fn step(
+    store: &mut Store,
+    key: &str,
+    change: &Change,
+    before: &Version,
+) -> Result<Version, StoreError> {
+    store.put(key, change, Some(before))?;
+    match store.get(key)? {
+        Some(now) if now.entry.stored() == Ok(change.value) => Ok(now.version),
+        Some(_) | None => Err(StoreError::Changed),
+    }
 }
 
 /// Reads, then replaces exactly that.
@@ -200,11 +213,16 @@ fn replace(store: &mut Store, key: &str, change: &Change) -> Result<Option<Store
     Ok(before)
 }
 
-fn delete(store: &mut Store, key: &str) -> Result<Option<Stored>, StoreError> {
+/// Deletes what is there, or only what was left there by a step.
+fn delete(
+    store: &mut Store,
+    key: &str,
+    left: Option<&Version>,
+) -> Result<Option<Stored>, StoreError> {
     let Some(before) = store.get(key)? else {
         return Ok(None);
     };
-    store.delete(key, &before.version)?;
+    store.delete(key, left.unwrap_or(&before.version))?;
     Ok(Some(before))
 }
 

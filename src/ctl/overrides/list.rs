@@ -122,9 +122,9 @@ fn row(
         block.field("over", left <= 0);
     }
     let note = &stored.note;
-    let set = note.at.map(|at| {
-        let age = span(Duration::from_secs(at.left(now).unsigned_abs()));
-        format!("set {age} ago")
+    let set = note.at.map(|at| match at.left(now).unsigned_abs() {
+        0 => "set just now".to_owned(),
+        age => format!("set {} ago", span(Duration::from_secs(age))),
     });
     let by = note.by.as_ref().map(|by| format!("by {by}"));
     let told: Vec<String> = [set, by].into_iter().flatten().collect();
