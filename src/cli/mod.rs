@@ -5,7 +5,9 @@
 //! once, in [`table`].
 
 pub mod args;
+mod complete;
 pub mod config;
+pub mod ctl;
 pub mod exit;
 pub mod help;
 pub mod man;

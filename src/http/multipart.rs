@@ -385,8 +385,7 @@ impl<R: Read> Source<R> {
 }
 
 fn find_cr(bytes: &[u8], from: usize) -> Option<usize> {
-    let at = bytes[from..].iter().position(|&byte| byte == b'\r')?;
-    Some(from + at)
+    Some(from + memchr::memchr(b'\r', &bytes[from..])?)
 }
 
 /// The length of a part's head with its empty line, which is all of a head without

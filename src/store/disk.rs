@@ -17,11 +17,14 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, StatxFlags, Uid,
 };
 use rustix::io::{Errno, retry_on_intr};
+
+use crate::clock::{Clock as _, SystemClock};
 
 use super::fs::{Attrs, Entry, FileKind, FileOut, Fs, Stat, split};
 
@@ -482,6 +485,13 @@ impl Write for DiskFile {
 impl FileOut for DiskFile {
     fn begin_sync(&mut self) {
         crate::sys::start_writeback(self.0.as_fd());
+    }
+
+    fn mark(&mut self) -> Option<i128> {
+        let now = SystemClock.wall();
+        let since = Duration::from_nanos(u64::try_from(now.0).ok()?);
+        self.0.set_modified(UNIX_EPOCH + since).ok()?;
+        Some(now.0)
     }
 
     fn sync(&mut self) -> io::Result<()> {

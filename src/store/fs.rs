@@ -117,6 +117,15 @@ pub trait FileOut: Write + Send {
     /// nothing and cannot fail.
     fn begin_sync(&mut self) {}
 
+    /// After the last write: sets the time of last change to this very instant, which is
+    /// finer than the ticks that the kernel stamps writes with. A later write, in the same
+    /// tick too, then leaves another time. Returns it in nanoseconds since the epoch, as
+    /// [`Stat::mtime`] will show it where the file system keeps all of it; `None` if the
+    /// time cannot be set.
+    fn mark(&mut self) -> Option<i128> {
+        None
+    }
+
     /// Makes content and attributes survive a power loss (`fsync`).
     ///
     /// # Errors

@@ -28,6 +28,10 @@ use super::transfer::{BUFFER_BYTES, read_some};
 /// The longest request id.
 const MAX_REQUEST_ID_BYTES: usize = 64;
 
+/// After so many bytes of one file the disk begins with them: it works while the rest
+/// of the file comes in, and what [`StageRequest::seal`] waits for is short.
+const SYNC_AHEAD_BYTES: usize = 1024 * 1024;
+
 /// Content that waits on its target's mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagedFile {
@@ -37,6 +41,9 @@ pub struct StagedFile {
     pub staged: String,
     /// Size and digests of what was written.
     pub hash: ContentHash,
+    /// The time of last change that tells a later write; see
+    /// [`FileOut::mark`](super::fs::FileOut::mark).
+    pub mark: Option<i128>,
     /// Its permission bits; an existing target's own mode takes precedence later.
     pub mode: u32,
 }
@@ -65,7 +72,7 @@ impl StagedBlob {
     ) -> Result<Self, StageError> {
         let mut request = StageRequest::new(store, id)?;
         let dir = request.directory("")?;
-        let (staged, hash) = request.receive(&dir, BLOB_MODE, content, limit)?;
+        let (staged, Filled { hash, .. }) = request.receive(&dir, BLOB_MODE, content, limit)?;
         if hash.size > limit {
             request.discard(&staged);
             return Err(StageError::Size {
@@ -214,7 +221,7 @@ impl StageRequest {
     ) -> Result<StagedFile, StageError> {
         let mount = self.store.mounts().mount_of(path).to_owned();
         let dir = self.directory(&mount)?;
-        let (staged, hash) = self.receive(&dir, mode, content, declared)?;
+        let (staged, Filled { hash, mark }) = self.receive(&dir, mode, content, declared)?;
         if hash.size != declared {
             self.discard(&staged);
             return Err(StageError::Size {
@@ -228,6 +235,7 @@ impl StageRequest {
             path: path.clone(),
             staged,
             hash,
+            mark,
             mode,
         })
     }
@@ -239,13 +247,13 @@ impl StageRequest {
         mode: u32,
         content: &mut dyn Read,
         most: u64,
-    ) -> Result<(String, ContentHash), StageError> {
+    ) -> Result<(String, Filled), StageError> {
         let staged = join(dir, &self.next.to_string());
         self.next += 1;
         self.buffer.resize(BUFFER_BYTES, 0);
         let filled = fill(&self.store, &staged, mode, content, most, &mut self.buffer);
         match filled {
-            Ok(hash) => Ok((staged, hash)),
+            Ok(filled) => Ok((staged, filled)),
             Err(error) => {
                 self.discard(&staged);
                 Err(error)
@@ -342,6 +350,12 @@ impl Drop for StageRequest {
     }
 }
 
+/// What was written.
+struct Filled {
+    hash: ContentHash,
+    mark: Option<i128>,
+}
+
 /// Creates `staged` and writes what comes, at most one byte more than declared.
 fn fill(
     store: &Store,
@@ -350,10 +364,11 @@ fn fill(
     content: &mut dyn Read,
     declared: u64,
     buffer: &mut [u8],
-) -> Result<ContentHash, StageError> {
+) -> Result<Filled, StageError> {
     let mut file = store.create(staged, mode)?;
     let mut hasher = ContentHasher::new();
     let mut filled = 0;
+    let mut since_sync = 0;
     loop {
         let room = buffer.len() - filled;
         let wanted = declared - hasher.size() + 1;
@@ -363,19 +378,27 @@ fn fill(
         hasher.update(&buffer[filled..filled + count]);
         filled += count;
         if hasher.size() > declared {
-            return Ok(hasher.finish());
+            let hash = hasher.finish();
+            return Ok(Filled { hash, mark: None });
         }
         if count == 0 || filled == buffer.len() {
             file.write_all(&buffer[..filled])
                 .map_err(|e| StoreError::io(Op::Write, staged, e))?;
+            since_sync += filled;
             filled = 0;
+            if since_sync >= SYNC_AHEAD_BYTES && store.durability().syncs() {
+                file.begin_sync();
+                since_sync = 0;
+            }
         }
         if count == 0 {
             break;
         }
     }
+    let mark = file.mark();
     if store.durability().syncs() {
         file.begin_sync();
     }
-    Ok(hasher.finish())
+    let hash = hasher.finish();
+    Ok(Filled { hash, mark })
 }

@@ -104,11 +104,18 @@ impl StateFile {
         }
     }
 
-    /// Reads the state.
+    /// Reads the state. What stands there and is no state, a directory or a FIFO
+    /// included, is moved aside.
     ///
     /// # Errors
     /// It is there and cannot be read, or cannot be moved aside.
     pub fn load<T: Stored, P: DeserializeOwned>(&self) -> Result<Loaded<T, P>, StoreError> {
+        match self.store.stat(&self.path)? {
+            Some(stat) if stat.kind != FileKind::File => {
+                return self.set_aside(format!("it is {}", stat.kind));
+            }
+            Some(_) | None => {}
+        }
         let bytes = match read_bounded(&self.store, &self.path, MAX_STATE_BYTES) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(Loaded::Absent),

@@ -4,7 +4,8 @@
 //! is the agent's memory of it. A file's bytes are hashed when it is first seen; later
 //! looks compare device, inode, size and times, and hash again only where one of them
 //! moved. A file whose last change is so fresh that another one could carry the same
-//! time is hashed again anyway.
+//! time is hashed again anyway, unless it bears the mark of the agent's own writing: a
+//! time that no other write can have.
 //!
 //! A path at which no regular file stands counts as absent, whatever else is there:
 //! the fold then differs, which is the point. Memory is one entry a path.
@@ -26,6 +27,10 @@ use super::transfer::{BUFFER_BYTES, read_some};
 /// File systems keep times as coarse as two seconds (FAT); a change within that of the
 /// look could leave the time as it is.
 const FRESH_NANOS: i128 = 2_000_000_000;
+
+/// A mark that ends in zeros does not show whether the file system keeps all digits, so
+/// it counts for nothing.
+const MARK_DIGITS: i128 = 1_000;
 
 /// The owned files that exist.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +82,14 @@ impl Stamp {
         }
     }
 
+    /// Where the file system kept all digits of the mark, any other write shows in the
+    /// time of last change, however soon it comes.
+    fn marked(mut self, stat: &Stat, mark: Option<i128>) -> Self {
+        let whole = mark.is_some_and(|mark| mark % MARK_DIGITS != 0);
+        self.settled |= whole && mark == Some(stat.mtime);
+        self
+    }
+
     fn still(&self, stat: &Stat) -> bool {
         self.settled
             && (self.dev, self.ino, self.size) == (stat.dev, stat.ino, stat.size)
@@ -123,7 +136,8 @@ impl Tree {
         Ok(observed)
     }
 
-    /// Takes note of a file whose bytes the caller has just put there and knows.
+    /// Takes note of a file whose bytes the caller has just put there and knows. `mark` is
+    /// the time that the file was given after its last write, if it was.
     ///
     /// # Errors
     /// The file cannot be looked at.
@@ -132,11 +146,12 @@ impl Tree {
         fs: &dyn Fs,
         path: &ManifestPath,
         hash: ContentHash,
+        mark: Option<i128>,
         now: UnixNanos,
     ) -> Result<(), StoreError> {
         let observed = stat_file(fs, path.as_str())?.map(|stat| Observed {
             hash,
-            stamp: Stamp::new(&stat, now),
+            stamp: Stamp::new(&stat, now).marked(&stat, mark),
         });
         match observed {
             Some(seen) if seen.stamp.size != hash.size => {

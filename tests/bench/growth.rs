@@ -13,10 +13,8 @@ use std::time::Duration;
 
 const SIZES: [usize; 4] = [10, 100, 1000, 4096];
 const ROUNDS: usize = 40;
-/// The first ones are not counted: within two seconds of a file's last change its times
-/// do not speak yet, and the agent hashes it at every look.
+/// The first ones are not counted.
 const WARM: usize = 2;
-const SETTLED: Duration = Duration::from_millis(2200);
 const CHANGED: &str = "maps/host.map";
 /// A directory of a controller does not hold everything.
 const PER_DIRECTORY: usize = 256;
@@ -33,7 +31,6 @@ struct Owner {
 pub(crate) fn run() {
     for durability in ["full", "process"] {
         let mut owners: Vec<Owner> = SIZES.map(|size| Owner::start(size, durability)).into();
-        std::thread::sleep(SETTLED);
         for round in 0..ROUNDS + WARM {
             for owner in &mut owners {
                 owner.round(round);

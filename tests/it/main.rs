@@ -15,3 +15,5 @@ mod sandbox;
 mod soak;
 mod store;
 mod support;
+#[cfg(feature = "testkit")]
+mod testkit;

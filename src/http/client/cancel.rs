@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::stream::Stream;
@@ -20,6 +21,7 @@ struct Shared {
     cancelled: AtomicBool,
     /// As many as connections of this handle are open; each removes itself.
     streams: Mutex<Vec<Weak<Stream>>>,
+    told: Condvar,
 }
 
 impl Cancel {
@@ -38,6 +40,27 @@ impl Cancel {
             if let Some(stream) = stream.upgrade() {
                 stream.shut();
             }
+        }
+        self.shared.told.notify_all();
+    }
+
+    /// Waits for so long, or less if somebody cancels. Returns whether nobody did.
+    #[must_use]
+    pub fn pause(&self, time: Duration) -> bool {
+        let until = super::after(time);
+        let mut streams = self.streams();
+        loop {
+            if self.is_cancelled() {
+                return false;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            streams = match self.shared.told.wait_timeout(streams, left) {
+                Ok((streams, _)) => streams,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
         }
     }
 

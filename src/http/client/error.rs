@@ -61,10 +61,10 @@ impl Error {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         match self {
-            Self::NotConnected(source) => match source.kind() {
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => true,
-                _ => false,
-            },
+            Self::NotConnected(source) => matches!(
+                source.kind(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+            ),
             Self::Reset(_)
             | Self::Cut(_)
             | Self::Timeout(_)

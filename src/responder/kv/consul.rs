@@ -98,7 +98,8 @@ impl Watch {
             }
             self.last_start = Some(self.clock.now());
             self.pause = self.config.pace.gap;
-            let sent = self.index.take();
+            let left = self.api.was_left();
+            let sent = self.index.take().filter(|_| !left);
             match self.read(sent) {
                 Ok(reply) => {
                     self.failures = 0;

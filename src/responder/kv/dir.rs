@@ -158,7 +158,7 @@ impl Watch {
         }
         let listing = store.list().map_err(|error| error.to_string())?;
         let mut look = Look {
-            foreign: listing.foreign,
+            foreign: listing.foreign.len(),
             ..Look::default()
         };
         let mut before = std::mem::take(&mut self.files);

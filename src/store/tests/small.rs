@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::{path, store};
 use crate::clock::UnixNanos;
 use crate::store::fs::FileKind;
+use crate::store::fs::Fs as _;
 use crate::store::model::ModelFs;
 use crate::store::mounts::Mounts;
 use crate::store::sweep::{Swept, sweep};
@@ -152,7 +153,7 @@ fn a_recheck_hashes_only_what_moved_and_names_what_changed() {
     assert_eq!(tree.fold(), of(&paths[..1]));
     assert_eq!(tree.files().len(), 1);
     fs.scribble("a", b"new");
-    tree.note(&fs, &paths[0], ContentHash::of(b"new"), LATER)
+    tree.note(&fs, &paths[0], ContentHash::of(b"new"), None, LATER)
         .unwrap();
     assert_eq!(tree.fold(), of(&paths[..1]), "and with what was noted");
 }
@@ -173,17 +174,37 @@ fn a_file_that_is_too_fresh_is_hashed_again() {
 }
 
 #[test]
+fn only_a_mark_that_the_file_bears_in_full_lets_it_rest_at_once() {
+    let fs = ModelFs::new();
+    fs.put("a", b"old", 0o644, 0, 0);
+    let mtime = fs.stat("a").unwrap().unwrap().mtime;
+    let now = UnixNanos(mtime);
+    let looks = |mark: Option<i128>| {
+        let mut tree = Tree::default();
+        tree.note(&fs, &path("a"), ContentHash::of(b"old"), mark, now)
+            .unwrap();
+        let before = fs.calls();
+        tree.recheck(&fs, now).unwrap();
+        fs.calls() - before
+    };
+    let hashed = looks(None);
+    assert!(hashed > 1);
+    assert_eq!(looks(Some(mtime + 1)), hashed, "a time of somebody else");
+    assert_eq!(looks(Some(mtime)), 1, "only the look itself");
+}
+
+#[test]
 fn noted_content_is_believed_unless_the_size_says_otherwise() {
     let fs = ModelFs::new();
     fs.put("a", b"abc", 0o644, 0, 0);
     let mut tree = Tree::default();
-    tree.note(&fs, &path("a"), ContentHash::of(b"abc"), LATER)
+    tree.note(&fs, &path("a"), ContentHash::of(b"abc"), None, LATER)
         .unwrap();
     assert_eq!(tree.get(&path("a")).unwrap().hash, ContentHash::of(b"abc"));
-    tree.note(&fs, &path("a"), ContentHash::of(b"other"), LATER)
+    tree.note(&fs, &path("a"), ContentHash::of(b"other"), None, LATER)
         .unwrap();
     assert_eq!(tree.get(&path("a")).unwrap().hash, ContentHash::of(b"abc"));
-    tree.note(&fs, &path("b"), ContentHash::of(b"b"), LATER)
+    tree.note(&fs, &path("b"), ContentHash::of(b"b"), None, LATER)
         .unwrap();
     assert_eq!(tree.files().len(), 1);
 }

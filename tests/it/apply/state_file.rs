@@ -5,13 +5,48 @@ use crate::support::agent::{get, tree};
 use crate::support::haproxy::Version;
 use crate::support::wait;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
 
 const STATE: &str = ".haptic-agent.json";
 
 /// From a good state file to one that is not.
 type Spoil = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
+/// An agent that waited for somebody to clear its own name away would never be ready.
+#[test]
+fn what_stands_in_the_place_of_the_state_and_is_no_file_is_set_aside() {
+    let put: [(&str, &dyn Fn(&Path)); 3] = [
+        ("a directory", &|path| fs::create_dir(path).unwrap()),
+        ("a FIFO", &|path| {
+            let made = Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        }),
+        ("a symbolic link", &|path| {
+            std::os::unix::fs::symlink("/etc/hostname", path).unwrap();
+        }),
+    ];
+    for (what, put) in put {
+        let mut rig = Rig::applied(Version::V3_4);
+        let path = rig.base.join(STATE);
+        rig.agent.kill();
+        fs::remove_file(&path).unwrap();
+        put(&path);
+        let there = fs::symlink_metadata(&path).unwrap().ino();
+        rig.restart_agent();
+        assert_eq!(rig.agent.state()["applied_plan_id"], "", "{what}");
+        let aside = rig.base.join(format!("{STATE}.bad"));
+        assert_eq!(fs::symlink_metadata(aside).unwrap().ino(), there, "{what}");
+        assert!(rig.agent.log().contains(what), "{what}");
+        let mut full = rig.next("full", "again");
+        let name = "maps/host.map".to_owned();
+        full.parts
+            .push((name.clone(), Some(name), b"a.example be_a\n".to_vec()));
+        full.succeed(&rig.agent, "reload");
+    }
+}
 
 #[test]
 fn a_state_that_cannot_be_used_is_set_aside() {

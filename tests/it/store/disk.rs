@@ -6,11 +6,15 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use haptic_agent::clock::{Clock as _, SystemClock};
 use haptic_agent::store::disk::DiskFs;
 use haptic_agent::store::fs::{Attrs, FileKind, Fs, Stat};
 use haptic_agent::store::install::PrepareError;
 use haptic_agent::store::lock::{BaseLock, LockError};
 use haptic_agent::store::restore::restore;
+use haptic_agent::store::tree::Tree;
+use haptic_agent::wire::digest::ContentHash;
+use haptic_agent::wire::path::ManifestPath;
 
 use super::{Failed, Session, files, left_over, store_on};
 
@@ -301,6 +305,38 @@ fn content_is_read_back_as_written() {
         fs.unlink("x").unwrap();
         fs.unlink("y").unwrap();
     });
+}
+
+/// The agent's own file is not hashed again while it is fresh, and still a write right
+/// behind the agent's, of the same size and within the same tick, is found.
+#[test]
+fn a_write_in_the_tick_of_the_agents_own_is_found() {
+    const ROUNDS: usize = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let fs = DiskFs::open(dir.path()).unwrap();
+    let path = ManifestPath::parse("map").unwrap();
+    let (ours, theirs) = (b"one\n", b"two\n");
+    let mut marked = 0;
+    for round in 0..ROUNDS {
+        let mut file = fs.create("new", 0o600).unwrap();
+        file.write_all(ours).unwrap();
+        let mark = file.mark();
+        drop(file);
+        fs.rename("new", "map").unwrap();
+        let mut tree = Tree::default();
+        let now = SystemClock.wall();
+        tree.note(&fs, &path, ContentHash::of(ours), mark, now)
+            .unwrap();
+        marked += usize::from(mark.is_some() && mark == fs.stat("map").unwrap().map(|s| s.mtime));
+        assert_eq!(tree.recheck(&fs, now).unwrap(), [], "round {round}");
+        std::fs::write(dir.path().join("map"), theirs).unwrap();
+        assert_eq!(
+            tree.recheck(&fs, now).unwrap(),
+            [path.clone()],
+            "round {round}"
+        );
+    }
+    assert_eq!(marked, ROUNDS, "the mark is what the disk shows");
 }
 
 #[test]

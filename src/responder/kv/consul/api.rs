@@ -1,5 +1,5 @@
-//! One request to Consul, its reply taken whole. No retries but the one that a kept
-//! connection needs; what a status means is the caller's business.
+//! One request to Consul, its reply taken whole. No retries; what a status means is the
+//! caller's business.
 
 use std::time::{Duration, Instant};
 
@@ -85,22 +85,29 @@ impl Api {
         changed
     }
 
+    /// Whether the connection that was kept has been closed meanwhile, as a server does
+    /// that restarts.
+    pub(super) fn was_left(&mut self) -> bool {
+        let left = self.kept.as_mut().is_some_and(|kept| !kept.is_reusable());
+        if left {
+            self.kept = None;
+        }
+        left
+    }
+
     /// Reads `target`.
     ///
     /// # Errors
     ///
     /// No complete reply; see [`kind_of`].
     pub fn get(&mut self, target: &str, within: Within) -> Result<Reply, client::Error> {
-        if let Some(kept) = self.kept.take() {
-            match self.exchange(kept, Method::Get, target, &[], within.whole) {
-                // It was closed while it was idle; nothing came back, and reading twice
-                // does no harm.
-                Err(client::Error::Reset(_)) => {}
-                other => return other,
-            }
-        }
-        let fresh = self.open(within.connect)?;
-        self.exchange(fresh, Method::Get, target, &[], within.whole)
+        // One that was closed while nothing was asked is no failure; what fails later is.
+        let mut kept = self.kept.take();
+        let connection = match kept.take_if(|kept| kept.is_reusable()) {
+            Some(kept) => kept,
+            None => self.open(within.connect)?,
+        };
+        self.exchange(connection, Method::Get, target, &[], within.whole)
     }
 
     /// Sends a change, on a connection of its own: whether it was done is not known

@@ -10,7 +10,7 @@ use crate::responder::copy::Entry;
 use crate::responder::key::{MAX_KEY_BYTES, Prefix};
 use crate::responder::kv::Weights;
 use crate::responder::stamp::Stamp;
-use crate::responder::value::{InvalidValue, MAX_VALUE_BYTES, Value};
+use crate::responder::value::{InvalidValue, MAX_VALUE_BYTES};
 
 /// Keys of one list; the fleet of the seed has 919 rows.
 pub const MAX_ENTRIES: usize = 16_384;
@@ -163,6 +163,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::http::basic::base64;
+    use crate::responder::value::Value;
 
     fn read(body: &str) -> Result<Listed, String> {
         let prefix = Prefix::new("p/q").unwrap();

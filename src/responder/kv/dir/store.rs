@@ -29,6 +29,10 @@ const FORMAT: &str = "1";
 const TEMPORARY: &str = ".tmp-";
 /// Files of one directory.
 pub const MAX_FILES: usize = 16_384;
+/// How often each name may come on average before a listing ends.
+const MAX_REPEATS: usize = 4;
+/// Entries that are read of any directory, however few names it has.
+const MIN_ENTRIES: usize = 4096;
 /// A temporary that is older than this was left behind by a writer that died.
 const STALE_NANOS: i128 = 3_600_000_000_000;
 
@@ -61,8 +65,8 @@ pub enum Found {
 pub struct Listing {
     /// The keys that have a file, or something else, of their name.
     pub keys: BTreeSet<String>,
-    /// Names that are no key's, those with a leading dot not counted.
-    pub foreign: usize,
+    /// Names that are no key's, those with a leading dot left out.
+    pub foreign: BTreeSet<Vec<u8>>,
 }
 
 impl Store {
@@ -131,9 +135,10 @@ impl Store {
         self.device
     }
 
-    /// All names. One that is replaced meanwhile may be missing on some file systems,
-    /// so a key that was there before has to be looked for by [`read`](Self::read)
-    /// before it counts as gone.
+    /// All names. On some file systems one that is replaced meanwhile may be missing, so
+    /// a key that was there before has to be looked for by [`read`](Self::read) before
+    /// it counts as gone; on others it comes again and again for as long as somebody
+    /// goes on replacing, so the reading ends when names repeat too often.
     ///
     /// # Errors
     ///
@@ -148,18 +153,19 @@ impl Store {
         for entry in Dir::read_from(&self.dir).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name().to_bytes();
-            if name.first() == Some(&b'.') {
-                continue;
+            if name.first() != Some(&b'.') {
+                match key::key_of_name(name) {
+                    Some(key) => listing.keys.insert(key),
+                    None => listing.foreign.insert(name.to_vec()),
+                };
             }
-            seen += 1;
-            if seen > MAX_FILES {
+            let names = listing.keys.len() + listing.foreign.len();
+            if names > MAX_FILES {
                 return Err(DirError::TooMany(self.path.clone()));
             }
-            match key::key_of_name(name) {
-                Some(key) => {
-                    listing.keys.insert(key);
-                }
-                None => listing.foreign += 1,
+            seen += 1;
+            if seen > names * MAX_REPEATS + MIN_ENTRIES {
+                break;
             }
         }
         Ok(listing)
