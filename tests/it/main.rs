@@ -10,6 +10,7 @@ mod fixtures;
 mod haproxy;
 mod http;
 mod ops;
+mod responder;
 mod sandbox;
 mod soak;
 mod store;
