@@ -60,14 +60,15 @@ static: ## a release binary without a dynamic loader, target/static/haptic-agent
 	  { chroot "$$empty" /haptic-agent --version >/dev/null || { echo 'the binary does not run in an empty root directory' >&2; exit 1; }; }; rm -r "$$empty"; fi
 	@printf '%s bytes\n' "$$(stat -c %s target/static/haptic-agent)"
 
-install: ## binary, manual page and systemd unit into DESTDIR PREFIX
+install: ## binary, manual pages and systemd units into DESTDIR PREFIX
 	@test -x target/release/haptic-agent || $(MAKE) build
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man7' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	install -m 0755 target/release/haptic-agent '$(DESTDIR)$(PREFIX)/bin/haptic-agent'
 	install -m 0644 $(filter %.7,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man7/'
 	install -m 0644 $(filter %.8,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man8/'
-	sed 's|@PREFIX@|$(PREFIX)|g' man/haptic-agent.service.in >'$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
-	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
+	for unit in haptic-agent haptic-responder; do \
+	  sed 's|@PREFIX@|$(PREFIX)|g' "man/$$unit.service.in" >"$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service" && \
+	  chmod 0644 "$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service" || exit 1; done
 
 servers: ## real HAProxy versions in SERVERS (target/servers)
 	tests/get-servers $(SERVERS) $(WANTED)

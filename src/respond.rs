@@ -19,7 +19,7 @@ use crate::clock;
 use crate::error::Report;
 use crate::http::{Deadlines, ListenAddr, Server, ServerConfig};
 use crate::responder::kv::SyncWait;
-use crate::responder::limits::{MONITORING_CONNECTIONS, THREADS};
+use crate::responder::limits::{LOOK_INTERVAL, MONITORING_CONNECTIONS, THREADS};
 use crate::responder::monitor::Monitor;
 use crate::responder::{Responder, Settings};
 use crate::sys;
@@ -48,6 +48,7 @@ pub fn start(respond: &Respond) -> Result<Responder, Problem> {
         source: respond.store.clone(),
         weights: respond.weights,
         haproxy_socket: respond.haproxy_socket.clone(),
+        look_every: LOOK_INTERVAL,
         clock: clock::system(),
     })?)
 }

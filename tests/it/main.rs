@@ -13,6 +13,7 @@ mod http;
 mod kv;
 mod ops;
 mod overrides;
+mod responder;
 mod sandbox;
 mod soak;
 mod store;
