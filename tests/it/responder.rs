@@ -2,6 +2,7 @@
 //! branches, a real process.
 
 mod connection;
+mod consul;
 mod coverage;
 mod frozen;
 mod kit;

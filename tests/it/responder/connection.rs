@@ -2,7 +2,9 @@
 
 use super::kit::{PATIENCE, Sockets, ask, connect, rest};
 use crate::support::wait;
-use haptic_agent::responder::limits::{CLOSE_TIME, MAX_KEYS, MAX_LINE_BYTES, READ_TIME};
+use haptic_agent::responder::limits::{
+    CLOSE_TIME, MAX_KEYS, MAX_LINE_BYTES, QUIET_TIME, READ_TIME,
+};
 use haptic_agent::responder::metrics::Silence;
 use haptic_agent::responder::serve::Note;
 use haptic_agent::responder::value::Value;
@@ -69,6 +71,31 @@ fn an_early_end_of_the_stream_ends_the_line() {
     let start = Instant::now();
     assert_eq!(rest(&mut stream), "ready 50%\n");
     assert!(start.elapsed() < READ_TIME, "{:?}", start.elapsed());
+}
+
+/// Without a line feed the answer comes after a pause, and a peer that drips a byte every
+/// few milliseconds is let go when the time is over, with an answer to what it sent.
+#[test]
+fn a_pause_or_the_time_ends_a_line_without_a_line_feed() {
+    let sockets = Sockets::with(&HALF);
+    let start = Instant::now();
+    assert_eq!(ask(sockets.address, "web/s1 canary"), "ready 50%\n");
+    let took = start.elapsed();
+    assert!(took >= QUIET_TIME, "{took:?}");
+    assert!(took < READ_TIME, "{took:?} is no pause but the whole time");
+
+    let mut stream = connect(sockets.address);
+    let start = Instant::now();
+    stream.write_all(b"web/s1 ").unwrap();
+    while start.elapsed() < READ_TIME + SLACK && stream.write_all(b" ").is_ok() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let took = start.elapsed();
+    assert!(took < READ_TIME + CLOSE_TIME + SLACK, "{took:?}");
+    assert_eq!(
+        sockets.metrics.replies.of(Value::Weight(50).into()).get(),
+        2
+    );
 }
 
 #[test]

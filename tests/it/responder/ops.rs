@@ -59,7 +59,7 @@ fn rows_added_at_runtime_ask_and_can_be_removed() {
             {"name": "agent-addr", "args": args(&["127.0.0.1"])},
             {"name": "agent-port", "args": args(&[&checks.port().to_string()])},
             {"name": "agent-inter", "args": args(&["100ms"])},
-            {"name": "agent-send", "args": args(&["b/n1 canary\\n"])},
+            {"name": "agent-send", "args": args(&["b/n1 canary"])},
         ]);
         let ops = json!([
             {"kind": "server_add", "backend": "b", "server": "n1",

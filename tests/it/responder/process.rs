@@ -348,7 +348,7 @@ fn a_deadline_of_zero_waits_for_the_store() {
         readiness.text().contains(".haptic-kv").then_some(())
     });
     assert_eq!(ask(respond.checks(), "web/s1\n"), "");
-    fs::remove_dir(&store).unwrap();
+    fs::write(store.join(".haptic-kv"), "1\n").unwrap();
     respond.wait_synced();
     assert_eq!(ask(respond.checks(), "web/s1\n"), "ready 100%\n");
 }
