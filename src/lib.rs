@@ -50,6 +50,8 @@ pub mod log;
 #[cfg(feature = "agent")]
 pub mod metrics;
 #[cfg(feature = "agent")]
+pub mod respond;
+#[cfg(feature = "agent")]
 pub mod responder;
 #[cfg(feature = "agent")]
 pub mod store;

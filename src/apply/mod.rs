@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod fence;
+mod follow;
 pub mod gate;
 pub mod known_bad;
 pub mod machine;

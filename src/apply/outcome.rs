@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::wire::result::{ApplyResult, Failure, OpResult, Reload, ResultMode, Rollback, Timing};
+use crate::wire::state::RuntimeInventory;
 
 use super::agent::Agent;
 use super::port::words;
@@ -100,10 +101,7 @@ impl Tx {
         report.watch.lap(Leg::Finish, agent.clock.now());
         let mut watch = report.watch;
         let mut result = self.result(agent, report, mode);
-        let mut kept = result.clone();
-        // The state carries the inventory itself.
-        kept.runtime_inventory = None;
-        self.record.last_apply = Some(kept);
+        self.record.last_apply = Some(result.clone());
         match self.save(agent) {
             Ok(()) => self.drop_retired(agent),
             Err(error) => {
@@ -120,9 +118,15 @@ impl Tx {
         result
     }
 
-    fn result(&mut self, agent: &Agent, report: Report, mode: ResultMode) -> ApplyResult {
+    /// The inventory, if no answer has carried it as it is now. Only for an answer that
+    /// somebody reads: what a scheduled reload brought is news to the next request.
+    pub(super) fn news(&mut self) -> Option<RuntimeInventory> {
         let news = self.inventory.generation != self.inventory_told;
         self.inventory_told = self.inventory.generation;
+        news.then(|| self.inventory.clone())
+    }
+
+    fn result(&self, agent: &Agent, report: Report, mode: ResultMode) -> ApplyResult {
         ApplyResult {
             plan_id: report.plan_id,
             ok: mode != ResultMode::Rejected,
@@ -139,7 +143,8 @@ impl Tx {
             reload: report.reload,
             rollback: report.rollback,
             error: report.error,
-            runtime_inventory: news.then(|| self.inventory.clone()),
+            // An answer gets it at the end; the state carries it itself.
+            runtime_inventory: None,
         }
     }
 

@@ -10,6 +10,8 @@ use crate::wire::digest::{ContentHash, DigestKind};
 use crate::wire::manifest::{FileKind, Manifest, Mode};
 use crate::wire::path::ManifestPath;
 
+use super::follow::Follow;
+
 /// A verified part in a staging directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagedPart {
@@ -140,22 +142,29 @@ impl Plan {
 
 /// Builds the plan.
 ///
-/// `held` answers with the agent's own hash of an owned file on disk; `staged` are
+/// `held` answers with the agent's own hash of an owned file on disk, fastest in the
+/// order of the paths; `staged` are
 /// this request's parts; `owned` is what the agent put there so far.
 ///
 /// # Errors
 /// The paths, sorted, whose content was neither sent nor is held.
 pub fn build(
     manifest: &Manifest,
-    held: &dyn Fn(&ManifestPath) -> Option<ContentHash>,
+    held: &mut dyn FnMut(&ManifestPath) -> Option<ContentHash>,
     staged: &BTreeMap<ManifestPath, StagedPart>,
     owned: &BTreeMap<ManifestPath, DigestKind>,
     config: &ManifestPath,
 ) -> Result<Plan, Vec<ManifestPath>> {
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        owned: manifest
+            .files
+            .iter()
+            .map(|file| (file.path.clone(), file.digest.kind()))
+            .collect(),
+        ..Plan::default()
+    };
     let mut missing = Vec::new();
     for file in &manifest.files {
-        plan.owned.insert(file.path.clone(), file.digest.kind());
         let on_disk = held(&file.path);
         if let Some(part) = staged.get(&file.path) {
             // Compared by the agent's own SHA-256: an XXH64 twin is a change.
@@ -178,9 +187,10 @@ pub fn build(
     }
     plan.writes
         .sort_by(|a, b| (&a.path == config, &a.path).cmp(&(&b.path == config, &b.path)));
+    let mut wanted = Follow::new(&plan.owned);
     plan.deletes = owned
         .keys()
-        .filter(|path| !plan.owned.contains_key(*path))
+        .filter(|path| wanted.get(path).is_none())
         .cloned()
         .collect();
     Ok(plan)
@@ -250,7 +260,7 @@ mod tests {
             .collect();
         build(
             &manifest(files),
-            &|p| held.get(p).copied(),
+            &mut |p| held.get(p).copied(),
             &staged,
             &owned,
             &path("haproxy.cfg"),
@@ -316,7 +326,7 @@ mod tests {
         let files = vec![file("a", b"sent", DigestKind::Xxh64)];
         let got = build(
             &manifest(files),
-            &|_| Some(twin),
+            &mut |_| Some(twin),
             &staged,
             &BTreeMap::new(),
             &path("haproxy.cfg"),

@@ -98,8 +98,10 @@ pub struct Intent {
     pub plan_schema_version: i64,
     /// Renames and removals, in their order.
     pub tree: install::Intent,
-    /// What is owned once this apply is committed.
-    pub owned: BTreeMap<ManifestPath, DigestKind>,
+    /// What is owned once this apply is committed; `None` if that is what was owned
+    /// before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owned: Option<BTreeMap<ManifestPath, DigestKind>>,
     /// The fold of the whole set, hex. The intent lists only what changes; a restore that
     /// was begun and cut may have put back other paths of the journal as well.
     pub fold: String,

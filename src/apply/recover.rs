@@ -267,9 +267,10 @@ impl Tx {
         // Every owned file was hashed when the recovery began. What the intent moves may be
         // another one since, and what is not seen yet is looked at too.
         let mut tree = self.tree.clone();
-        tree.retain(|path| intent.owned.contains_key(path));
+        let owned = intent.owned.as_ref().unwrap_or(&self.record.owned);
+        tree.retain(|path| owned.contains_key(path));
         let targets: BTreeSet<_> = intent.tree.targets().collect();
-        for path in intent.owned.keys() {
+        for path in owned.keys() {
             if targets.contains(path) || tree.get(path).is_none() {
                 tree.observe_one(&**agent.store.fs(), path, now)?;
             }
@@ -280,7 +281,9 @@ impl Tx {
             self.give_up_intent(agent, &lost(message))?;
             return Ok(Rest::Nothing);
         }
-        self.record.owned = intent.owned;
+        if let Some(owned) = intent.owned {
+            self.record.owned = owned;
+        }
         self.tree = tree;
         self.phase = Some(Phase::Written);
         Ok(Rest::Activate)
@@ -361,10 +364,13 @@ impl Tx {
             Activation::Loaded(reload) => {
                 self.commit_intent(agent, ResultMode::Reload, Some((report, reload)));
             }
-            Activation::Refused { message, .. } => {
+            Activation::Refused {
+                message, verdict, ..
+            } => {
                 let touched = self.may_have_touched();
                 self.consume_pending();
-                self.abort_after(agent, report, Failure { stage, message }, touched);
+                let failure = Failure { stage, message };
+                self.abort_refused(agent, report, failure, verdict, touched);
             }
             Activation::Unreachable { message, .. } => {
                 self.abort(agent, report, Failure { stage, message });

@@ -19,6 +19,7 @@ use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, Missing, OpResult, ResultMode, Stage};
 
 use super::agent::Agent;
+use super::follow::Follow;
 use super::known_bad::{Lookup, SetKey};
 use super::machine::Event;
 use super::outcome::{Leg, Report};
@@ -48,7 +49,10 @@ pub(super) struct Job<'a> {
 pub(super) fn run(upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer {
     let agent = upload.agent;
     let mut tx = agent.lock();
-    let answer = tx.apply(upload, sealed);
+    let mut answer = tx.apply(upload, sealed);
+    if let Answer::Result(result) = &mut answer {
+        result.runtime_inventory = tx.news();
+    }
     agent.publish(&tx);
     answer
 }
@@ -200,10 +204,9 @@ impl Tx {
                 (part.path.clone(), staged)
             })
             .collect();
-        let held = |path: &ManifestPath| self.held(path);
         plan::build(
             manifest,
-            &held,
+            &mut self.held_in_order(),
             &staged,
             &self.record.owned,
             &agent.settings.config,
@@ -218,14 +221,26 @@ impl Tx {
         self.tree.get(path).map(|seen| seen.hash)
     }
 
+    /// [`Self::held`] for many paths, best in their order.
+    fn held_in_order(&self) -> impl FnMut(&ManifestPath) -> Option<ContentHash> {
+        let mut owned = Follow::new(&self.record.owned);
+        let mut seen = Follow::new(self.tree.files());
+        move |path| {
+            let seen = seen.get(path).map(|seen| seen.hash);
+            owned.get(path).and(seen)
+        }
+    }
+
     fn content_key(&self, plan: &Plan) -> SetKey {
         let written: BTreeMap<_, _> = plan
             .writes
             .iter()
             .map(|write| (&write.path, write.hash))
             .collect();
+        let mut held = self.held_in_order();
         SetKey::of_content(plan.owned.keys().filter_map(|path| {
-            let hash = written.get(path).copied().or_else(|| self.held(path))?;
+            let held = held(path);
+            let hash = written.get(path).copied().or(held)?;
             Some((path, hash.sha256, hash.size))
         }))
     }
@@ -243,8 +258,10 @@ impl Tx {
             .iter()
             .map(|write| (&write.path, write.hash))
             .collect();
+        let mut held = self.held_in_order();
         let files = plan.owned.keys().filter_map(|path| {
-            let hash = written.get(path).copied().or_else(|| self.held(path))?;
+            let held = held(path);
+            let hash = written.get(path).copied().or(held)?;
             Some((path, hash))
         });
         hex(&fold_of(files))
@@ -351,7 +368,7 @@ impl Tx {
                 &prepared.missing_dirs,
                 agent.settings.config.as_str(),
             ),
-            owned: plan.owned.clone(),
+            owned: before.2.is_some().then(|| plan.owned.clone()),
             fold: self.fold_of(plan),
         });
         let recorded = self

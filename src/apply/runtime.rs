@@ -10,12 +10,11 @@ use crate::haproxy::batch::{BatchReport, Ended, OpOutcome};
 use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
 use crate::haproxy::readback::Verdict;
 use crate::metrics::Invariant;
-use crate::wire::limits::MAX_FILES_BYTES;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, OpResult, ResultMode, Stage};
 
-use std::io::Read as _;
+use std::io::Read;
 
 use super::agent::Agent;
 use super::machine::Event;
@@ -31,16 +30,15 @@ struct Managed<'a> {
 }
 
 impl Content for Managed<'_> {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
         let path = ManifestPath::parse(path).map_err(|error| error.to_string())?;
         if !self.tx.record.owned.contains_key(&path) {
             return Err(format!("{path} is not among the files of the set"));
         }
-        let mut bytes = Vec::new();
-        let file = self.agent.store.fs().open(path.as_str());
-        file.and_then(|file| file.take(MAX_FILES_BYTES).read_to_end(&mut bytes))
-            .map_err(|error| format!("{path} cannot be read: {error}"))?;
-        Ok(bytes)
+        match self.agent.store.fs().open(path.as_str()) {
+            Ok(file) => Ok(file),
+            Err(error) => Err(format!("{path} cannot be read: {error}")),
+        }
     }
 }
 
@@ -72,22 +70,19 @@ impl Tx {
                     // once more and comes to the same end.
                     let _ = error.at(Stage::Write);
                 }
-                if touched
-                    .certs
-                    .values()
-                    .chain(touched.cas.values())
-                    .any(|new| *new)
-                {
-                    if let Err(error) = self.refresh_inventory(agent) {
-                        log::warn!(error; "the inventory cannot be read yet");
-                    }
-                }
+                self.look_for_new_names(agent, &touched);
                 let answer = self.commit(job, ResultMode::Runtime);
                 self.readback = Some((self.record.generation, touched));
                 agent.ring();
                 answer
             }
-            Ended::Refused { .. } => self.activate(job, ReloadWhy::OpRefused),
+            Ended::Refused { .. } => {
+                if self.earliest_reload(agent).is_some() {
+                    // The reload waits, and the worker keeps what ran until then.
+                    self.look_for_new_names(agent, &touched);
+                }
+                self.activate(job, ReloadWhy::OpRefused)
+            }
             Ended::Unknown { words } | Ended::WorkerChanged { words } => {
                 log::warn!(reason = words; "what the worker holds is not known after a batch");
                 self.record.forget_worker();
@@ -108,9 +103,10 @@ impl Tx {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
             }
-            Ok((report, _)) => {
+            Ok((report, touched)) => {
                 count_refusals(agent, &report);
                 job.report.op_results = told(&report.results);
+                self.look_for_new_names(agent, &touched);
                 if let (true, Some(pending)) = (report.reached_worker, &mut self.record.pending) {
                     pending.touched = true;
                 }
@@ -140,6 +136,16 @@ impl Tx {
         }
     }
 
+    /// Reads the inventory again if a batch may have made certificates or CAs.
+    fn look_for_new_names(&mut self, agent: &Agent, touched: &Touched) {
+        let mut new = touched.certs.values().chain(touched.cas.values());
+        if new.any(|new| *new) {
+            if let Err(error) = self.refresh_inventory(agent) {
+                log::warn!(error; "the inventory cannot be read yet");
+            }
+        }
+    }
+
     /// Looks at what the latest batch touched. A worker that is out of step with its
     /// files is counted and reloaded, as soon as the pacing allows.
     pub(super) fn read_back(&mut self, agent: &Agent) {
@@ -163,6 +169,7 @@ impl Tx {
                 return;
             }
         };
+        log::debug!(objects = seen.len(); "looked at what the batch changed");
         let mut differs = false;
         for (object, verdict) in seen {
             match verdict {

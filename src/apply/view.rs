@@ -12,6 +12,7 @@ use crate::wire::state::{Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInv
 
 use super::agent::Agent;
 use super::fence::Baseline;
+use super::follow::Follow;
 use super::record::BlobRef;
 use super::tx::Tx;
 
@@ -48,16 +49,13 @@ pub struct StateRead {
 impl View {
     pub(super) fn of(tx: &Tx) -> Self {
         let record = &tx.record;
+        let mut kinds = Follow::new(&record.owned);
         let files = tx
             .tree
             .files()
             .iter()
             .map(|(path, seen)| {
-                let kind = record
-                    .owned
-                    .get(path)
-                    .copied()
-                    .unwrap_or(DigestKind::Sha256);
+                let kind = kinds.get(path).copied().unwrap_or(DigestKind::Sha256);
                 let held = HeldFile {
                     digest: seen.hash.digest(kind),
                     size: seen.hash.size,

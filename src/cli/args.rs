@@ -69,6 +69,11 @@ pub enum UsageError {
         /// What it should have been.
         expected: String,
     },
+    /// A value or a variable that cannot be used, in words that name it.
+    Unusable {
+        /// What is wrong and what to do.
+        problem: String,
+    },
     /// An environment variable that is missing or breaks its rule.
     Environment {
         /// The variable's name.
@@ -118,6 +123,7 @@ impl fmt::Display for UsageError {
                 given,
                 expected,
             } => write!(f, "--{flag} was given {given:?}; expected {expected}"),
+            Self::Unusable { problem } => f.write_str(problem),
             Self::Environment { name, problem } => write!(f, "{name} {problem}"),
         }
     }

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 pub use args::UsageError;
 pub use config::{Config, Credentials, DaemonArgs};
 pub use exit::Exit;
-pub use respond::{Respond, StoreChoice};
+pub use respond::Respond;
 pub use value::{Durability, FileMode, LogFormat};
 
 use args::{Asked, split};

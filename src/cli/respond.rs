@@ -4,18 +4,14 @@
 //! daemon from `--check-listen`, the daemon's worker socket and the variables.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::{Typed, UsageError, Values};
 use super::config::log_level;
-use super::table::{CONSUL_ADDR, CONSUL_TOKEN, CONSUL_TOKEN_FILE, RESPOND, RespondFlag};
+use super::table::{RESPOND, RespondFlag};
 use super::value::{self, LogFormat, MAX_SOCKET_PATH_BYTES};
-use crate::responder::kv::Weights;
-
-/// Consul's address where nothing names one.
-const CONSUL_DEFAULT: &str = "127.0.0.1:8500";
+use crate::responder::kv::{ConsulConfig, DirConfig, Source, Weights};
 
 /// Everything the responder is told from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +21,7 @@ pub struct Respond {
     /// Where metrics and health are served, if anywhere.
     pub monitoring: Option<String>,
     /// Where the wanted state comes from.
-    pub store: StoreChoice,
-    /// A key without which no reply of the store is applied.
-    pub marker: Option<String>,
+    pub store: Source,
     /// How long the first read may take; `None` waits for ever.
     pub sync_deadline: Option<Duration>,
     /// Whether answers carry weights.
@@ -38,41 +32,6 @@ pub struct Respond {
     pub log_format: LogFormat,
     /// The least severe record that is written.
     pub log_level: log::LevelFilter,
-}
-
-/// Which store, and how to reach it.
-#[derive(Clone, PartialEq, Eq)]
-pub enum StoreChoice {
-    /// Consul's key-value store.
-    Consul {
-        /// `host:port`, `http://…` or `unix://…`, as given.
-        address: String,
-        /// Where the address was given, for a refusal: a flag or a variable.
-        origin: String,
-        /// The folder, as given.
-        prefix: String,
-        /// A token.
-        token: Option<String>,
-        /// A file with a token, which wins.
-        token_file: Option<PathBuf>,
-    },
-    /// A directory with one file a key.
-    Dir(PathBuf),
-}
-
-impl fmt::Debug for StoreChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Consul {
-                address, prefix, ..
-            } => f
-                .debug_struct("Consul")
-                .field("address", address)
-                .field("prefix", prefix)
-                .finish_non_exhaustive(),
-            Self::Dir(path) => f.debug_tuple("Dir").field(path).finish(),
-        }
-    }
 }
 
 impl Respond {
@@ -149,7 +108,6 @@ impl Respond {
             listen,
             monitoring,
             store: store(values)?,
-            marker: values.maybe(F::KvMarker, text)?,
             sync_deadline: values.one(F::SyncDeadline, value::sync_deadline)?,
             weights: values.one(F::Weights, value::weights)?,
             haproxy_socket: values.maybe(F::HaproxySocket, socket)?,
@@ -159,32 +117,29 @@ impl Respond {
     }
 }
 
-fn store(values: &Values<'_, RespondFlag>) -> Result<StoreChoice, UsageError> {
+fn store(values: &Values<'_, RespondFlag>) -> Result<Source, UsageError> {
     use RespondFlag as F;
-    let given = values.maybe(F::ConsulAddr, text)?;
+    let address = values.maybe(F::ConsulAddr, text)?;
+    let marker = values.maybe(F::KvMarker, text)?;
     if let Some(dir) = values.maybe(F::KvDir, value::path)? {
-        return match given {
-            None => Ok(StoreChoice::Dir(dir)),
-            Some(_) => Err(UsageError::BadValue {
-                flag: "kv-dir",
-                given: dir.display().to_string(),
-                expected: "no --consul-addr beside it: the keys come from one store".into(),
-            }),
+        let beside = match (&address, &marker) {
+            (None, None) => return Ok(Source::Dir(DirConfig::new(dir))),
+            (Some(_), _) => "no --consul-addr beside it: the keys come from one store",
+            (None, Some(_)) => "no --kv-marker beside it: a directory has a mark of its own",
         };
+        return Err(UsageError::BadValue {
+            flag: "kv-dir",
+            given: dir.display().to_string(),
+            expected: beside.into(),
+        });
     }
-    let set = |name: &str| (values.env)(name).filter(|text| !text.is_empty());
-    let (address, origin) = match (given, set(CONSUL_ADDR)) {
-        (Some(address), _) => (address, "--consul-addr"),
-        (None, Some(address)) => (address, CONSUL_ADDR),
-        (None, None) => (CONSUL_DEFAULT.to_owned(), "the default"),
-    };
-    Ok(StoreChoice::Consul {
-        address,
-        origin: origin.to_owned(),
-        prefix: values.one(F::KvPrefix, text)?,
-        token: set(CONSUL_TOKEN),
-        token_file: set(CONSUL_TOKEN_FILE).map(PathBuf::from),
-    })
+    let prefix = values.one(F::KvPrefix, text)?;
+    let consul = ConsulConfig::new(address.as_deref(), &prefix, marker.as_deref(), values.env);
+    consul
+        .map(Source::Consul)
+        .map_err(|error| UsageError::Unusable {
+            problem: error.to_string(),
+        })
 }
 
 fn text(text: &OsStr) -> Result<String, value::Expected> {

@@ -9,7 +9,7 @@ mod daemon;
 mod respond;
 
 pub use daemon::{DAEMON, DaemonFlag, PASSWORD, USERNAME};
-pub use respond::{CONSUL_ADDR, CONSUL_TOKEN, CONSUL_TOKEN_FILE, RESPOND, RespondFlag};
+pub use respond::{RESPOND, RespondFlag};
 
 /// A binary that is told by its first word what to do.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! The lock of [`CopyCell`] covers that exchange alone: a copy is built before and the
 //! old one is freed after it.
 
-use super::until::Until;
+use super::stamp::Stamp;
 use super::value::{InvalidValue, Value};
 use crate::clock::UnixNanos;
 use std::mem;
@@ -15,13 +15,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     stored: Result<Value, InvalidValue>,
-    until: Option<Until>,
+    until: Option<Stamp>,
 }
 
 impl Entry {
     /// An entry; with `until` it counts as absent from that second on.
     #[must_use]
-    pub fn new(stored: Result<Value, InvalidValue>, until: Option<Until>) -> Self {
+    pub fn new(stored: Result<Value, InvalidValue>, until: Option<Stamp>) -> Self {
         Self { stored, until }
     }
 
@@ -39,7 +39,7 @@ impl Entry {
 
     /// When it ends by itself.
     #[must_use]
-    pub fn until(&self) -> Option<Until> {
+    pub fn until(&self) -> Option<Stamp> {
         self.until
     }
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_entry_ends_at_its_time() {
-        let entry = Entry::new(Ok(Value::Drain), Until::at(10));
+        let entry = Entry::new(Ok(Value::Drain), Stamp::at(10));
         assert_eq!(entry.value_at(UnixNanos(9_999_999_999)), Some(Value::Drain));
         assert_eq!(entry.value_at(UnixNanos(10_000_000_000)), None);
         assert_eq!(entry.stored(), Ok(Value::Drain));

@@ -9,15 +9,16 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::limits::MAX_PATH_BYTES;
 
-/// A path that passed every rule of the contract.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct ManifestPath(String);
+/// A path that passed every rule of the contract. A copy shares its text: one apply
+/// has each path in half a dozen places.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ManifestPath(Arc<str>);
 
 /// Why a string is no manifest path. `Display` says the rule and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl ManifestPath {
     pub fn parse(text: impl Into<String>) -> Result<Self, PathError> {
         let text = text.into();
         check(&text)?;
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// The path as the wire and HAProxy spell it.
@@ -80,7 +81,7 @@ impl ManifestPath {
 
     /// Every directory above the file, nearest first, without the base itself.
     pub fn ancestors(&self) -> impl Iterator<Item = &str> {
-        let mut rest = self.0.as_str();
+        let mut rest = self.as_str();
         std::iter::from_fn(move || {
             let (dir, _) = rest.rsplit_once('/')?;
             rest = dir;
@@ -132,6 +133,12 @@ impl AsRef<str> for ManifestPath {
 impl Borrow<str> for ManifestPath {
     fn borrow(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for ManifestPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

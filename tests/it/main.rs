@@ -14,3 +14,5 @@ mod sandbox;
 mod soak;
 mod store;
 mod support;
+#[cfg(feature = "testkit")]
+mod testkit;

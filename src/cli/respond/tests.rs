@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::super::{Invocation, parse};
 use super::*;
+use crate::responder::kv::Token;
 
 fn asked(words: &[&str], env: &[(&str, &str)]) -> Result<Respond, String> {
     let env = |name: &str| {
@@ -21,15 +22,15 @@ fn asked(words: &[&str], env: &[(&str, &str)]) -> Result<Respond, String> {
     }
 }
 
-fn consul(respond: &Respond) -> (&str, &str, &str) {
+/// Where Consul is, which folder, who asks.
+fn consul(respond: &Respond) -> (String, String, Token) {
     match &respond.store {
-        StoreChoice::Consul {
-            address,
-            origin,
-            prefix,
-            ..
-        } => (address, origin, prefix),
-        StoreChoice::Dir(path) => panic!("{path:?}"),
+        Source::Consul(consul) => (
+            consul.server.origin.to_string(),
+            consul.prefix.to_string(),
+            consul.server.token.clone(),
+        ),
+        Source::Dir(dir) => panic!("{dir:?}"),
     }
 }
 
@@ -38,13 +39,14 @@ fn nothing_typed_means_the_documented_defaults() {
     let respond = asked(&[], &[]).unwrap();
     assert_eq!(respond.listen, "127.0.0.1:9777");
     assert_eq!(respond.monitoring.as_deref(), Some(":9778"));
+    let (origin, prefix, token) = consul(&respond);
     assert_eq!(
-        consul(&respond),
-        ("127.0.0.1:8500", "the default", "haptic-agent/state")
+        (origin.as_str(), prefix.as_str()),
+        ("http://127.0.0.1:8500", "haptic-agent/state")
     );
+    assert_eq!(token, Token::None);
     assert_eq!(respond.sync_deadline, Some(Duration::from_secs(15)));
     assert_eq!(respond.weights, Weights::Set);
-    assert_eq!(respond.marker, None);
     assert_eq!(respond.haproxy_socket, None);
     assert_eq!(respond.log_format, LogFormat::Json);
 }
@@ -81,12 +83,7 @@ fn every_flag_has_three_spellings() {
             Ok(two.clone()),
             "-{long}="
         );
-        if long == "consul-addr" {
-            let by_env = asked(&[], &[(variable, value)]).unwrap();
-            assert_eq!(consul(&by_env), consul(&two));
-        } else {
-            assert_eq!(asked(&[], &[(variable, value)]), Ok(two), "{variable}");
-        }
+        assert_eq!(asked(&[], &[(variable, value)]), Ok(two), "{variable}");
     }
 }
 
@@ -98,29 +95,17 @@ fn consuls_own_variables_come_after_ours() {
         ("CONSUL_HTTP_TOKEN_FILE", "/run/token"),
     ];
     let respond = asked(&[], &env).unwrap();
-    assert_eq!(
-        consul(&respond),
-        (
-            "http://10.0.0.1:8500",
-            "CONSUL_HTTP_ADDR",
-            "haptic-agent/state"
-        )
-    );
-    match &respond.store {
-        StoreChoice::Consul {
-            token, token_file, ..
-        } => {
-            assert_eq!(token.as_deref(), Some("secret-1"));
-            assert_eq!(token_file.as_deref(), Some(Path::new("/run/token")));
-        }
-        StoreChoice::Dir(path) => panic!("{path:?}"),
-    }
+    let (origin, _, token) = consul(&respond);
+    assert_eq!(origin, "http://10.0.0.1:8500");
+    assert_eq!(token, Token::File("/run/token".into()));
+    let respond = asked(&[], env.get(..2).unwrap()).unwrap();
+    assert_eq!(consul(&respond).2, Token::Fixed("secret-1".to_owned()));
     assert!(!format!("{respond:?}").contains("secret-1"));
     let respond = asked(&["-consul-addr", "127.0.0.1:1"], &env).unwrap();
-    assert_eq!(consul(&respond).0, "127.0.0.1:1");
+    assert_eq!(consul(&respond).0, "http://127.0.0.1:1");
     // A directory asked for wins over what Consul's tools happen to be told.
     let respond = asked(&["-kv-dir=/d"], &env).unwrap();
-    assert_eq!(respond.store, StoreChoice::Dir("/d".into()));
+    assert_eq!(respond.store, Source::Dir(DirConfig::new("/d".into())));
 }
 
 #[test]
@@ -137,6 +122,13 @@ fn refusals_name_what_was_given_and_the_way_out() {
         (&["--sync-deadline", "2h"], "expected a time from 0 to 1h"),
         (&["--weights", "no"], "expected set or keep"),
         (&["--kv-prefix="], "expected something"),
+        (&["--kv-prefix=a//b"], "--kv-prefix \"a//b\" cannot be used"),
+        (
+            &["--consul-addr=https://127.0.0.1:8501"],
+            "https, which is not built in",
+        ),
+        (&["--consul-addr=127.0.0.1"], "names no port"),
+        (&["--kv-dir=/d", "--kv-marker=m"], "a mark of its own"),
         (
             &["--haproxy-socket", &long],
             "a socket address holds no more",
@@ -195,7 +187,7 @@ fn a_responder_within_the_daemon() {
         ("HAPTIC_RESPONDER_HAPROXY_SOCKET", "/other.sock"),
     ];
     let respond = daemon(&words, &env).unwrap().unwrap();
-    assert_eq!(respond.store, StoreChoice::Dir("/d".into()));
+    assert_eq!(respond.store, Source::Dir(DirConfig::new("/d".into())));
     assert_eq!(respond.monitoring.as_deref(), Some(":9778"));
     assert_eq!(
         respond.haproxy_socket.as_deref(),

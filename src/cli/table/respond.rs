@@ -1,5 +1,7 @@
 //! The flags and variables of the responder, alone or within the daemon.
 
+use crate::responder::kv::consul::config::{ADDR_ENV, TOKEN_ENV, TOKEN_FILE_ENV};
+
 use super::{Command, EnvVar, Flag, LOG_LEVEL_VAR};
 
 /// The responder's flags.
@@ -30,13 +32,6 @@ pub enum RespondFlag {
     /// `--version`
     Version,
 }
-
-/// Consul's own variable for its address.
-pub const CONSUL_ADDR: &str = "CONSUL_HTTP_ADDR";
-/// Consul's own variable for a token.
-pub const CONSUL_TOKEN: &str = "CONSUL_HTTP_TOKEN";
-/// Consul's own variable for a file with a token.
-pub const CONSUL_TOKEN_FILE: &str = "CONSUL_HTTP_TOKEN_FILE";
 
 /// The responder.
 pub const RESPOND: Command<RespondFlag> = Command {
@@ -164,18 +159,18 @@ pub const RESPOND: Command<RespondFlag> = Command {
     ],
     env: &[
         EnvVar {
-            name: CONSUL_ADDR,
+            name: ADDR_ENV,
             help: "as Consul's own tools read it",
             man: "Consul's address where no flag names one.",
         },
         EnvVar {
-            name: CONSUL_TOKEN,
+            name: TOKEN_ENV,
             help: "a token for Consul",
             man: "The token that is sent to Consul.\n\
                   There is no flag for it, because other users can read a command line.",
         },
         EnvVar {
-            name: CONSUL_TOKEN_FILE,
+            name: TOKEN_FILE_ENV,
             help: "a file with that token",
             man: "A file with the token; it is read again whenever Consul refuses the one in use.\n\
                   It wins over\n\

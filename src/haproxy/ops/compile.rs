@@ -14,9 +14,12 @@ use crate::format::{HaproxyVersion, crt_list, map_file, payload, pem};
 use crate::haproxy::batch::Batch;
 use crate::haproxy::command::Command;
 use crate::haproxy::deletes::{DeleteRequest, Key, ObjectKind, Queue};
-use crate::wire::limits::{MAX_OPS_PER_APPLY, MAX_PAYLOAD_BYTES, MAX_WAIT_BUDGET_MS};
+use crate::wire::limits::{
+    MAX_FILES_BYTES, MAX_OPS_PER_APPLY, MAX_PAYLOAD_BYTES, MAX_WAIT_BUDGET_MS,
+};
 use crate::wire::op::Op;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::time::Duration;
 
 /// The longest inline wait, below half of the time after which HAProxy closes an idle
@@ -27,12 +30,30 @@ const WAIT_MARGIN: Duration = Duration::from_secs(2);
 
 /// File content, handed in: the bytes that the apply has just put on disk.
 pub trait Content {
-    /// The file of that manifest path.
+    /// The file of that manifest path, to be read.
     ///
     /// # Errors
     ///
-    /// There is none, or it cannot be read; in an operator's words.
-    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// There is none, or it cannot be opened; in an operator's words.
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String>;
+
+    /// The whole of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); it cannot be read, or it is larger than a whole set may
+    /// be.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        self.open(path)?
+            .take(MAX_FILES_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("{path} cannot be read: {error}"))?;
+        match bytes.len() as u64 > MAX_FILES_BYTES {
+            true => Err(format!("{path} is larger than {MAX_FILES_BYTES} bytes")),
+            false => Ok(bytes),
+        }
+    }
 }
 
 /// Checks all ops and makes their commands, for a worker of that version and with

@@ -4,17 +4,30 @@
 //! has without a reason to believe it, leaves the copy as it is. Nothing is written to
 //! disk: after a restart the store is read anew, and until then there is no copy.
 
+pub mod consul;
+pub mod dir;
+mod keeper;
+mod shrink;
 pub mod status;
 
+use std::error::Error;
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::copy::CopyCell;
+use super::value::{InvalidValue, Value};
 use crate::clock::Clock;
+use crate::http::client::Cancel;
 
+use keeper::Keeper;
+
+pub use consul::config::{
+    ConsulConfig, ConsulConfigError, ConsulPace, ConsulServer, Token, TokenError,
+};
+pub use dir::{DirConfig, DirPace};
 pub use status::{ErrorKind, Hold, KvSnapshot, KvStatus, ReadResult, SyncWait};
 
 /// Whether stored percentages are followed.
@@ -27,16 +40,25 @@ pub enum Weights {
     Keep,
 }
 
-/// The directory store.
-#[derive(Debug, Clone)]
-pub struct DirConfig {
-    /// Its path.
-    pub path: PathBuf,
+impl Weights {
+    /// Reads a stored value under this rule.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidValue`]: the key counts as absent then.
+    pub fn parse(self, stored: &[u8]) -> Result<Value, InvalidValue> {
+        match (self, Value::parse(stored)?) {
+            (Self::Keep, Value::Weight(_)) => Err(InvalidValue::WeightsKept),
+            (Self::Keep | Self::Set, value) => Ok(value),
+        }
+    }
 }
 
 /// Which store is watched.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
+    /// A prefix in Consul.
+    Consul(ConsulConfig),
     /// A directory of this machine.
     Dir(DirConfig),
 }
@@ -52,10 +74,38 @@ pub struct WatchConfig {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Why a watcher does not start.
+#[derive(Debug)]
+pub enum WatchError {
+    /// The token file gives no token.
+    Token(TokenError),
+    /// The system gives no thread.
+    Thread(io::Error),
+}
+
+impl fmt::Display for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(error) => error.fmt(f),
+            Self::Thread(_) => write!(f, "no thread can be started to watch the store"),
+        }
+    }
+}
+
+impl Error for WatchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Token(error) => error.source(),
+            Self::Thread(error) => Some(error),
+        }
+    }
+}
+
 /// A running watcher; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     stop: Arc<Stop>,
+    cancel: Cancel,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -64,24 +114,57 @@ pub struct Watcher {
 ///
 /// # Errors
 ///
-/// The system gives no thread.
+/// [`WatchError`]; that the store cannot be reached is none, the status says so.
 pub fn watch(
     config: WatchConfig,
     cell: Arc<CopyCell>,
     status: Arc<KvStatus>,
-) -> io::Result<Watcher> {
+) -> Result<Watcher, WatchError> {
     let stop = Arc::new(Stop::default());
-    let theirs = stop.clone();
+    let cancel = Cancel::new();
+    let WatchConfig {
+        source,
+        weights,
+        clock,
+    } = config;
+    let work: Box<dyn FnOnce() + Send> = match source {
+        Source::Consul(consul) => {
+            let store = format!("{}/v1/kv/{}/", consul.server.origin, consul.prefix);
+            let keeper = Keeper::new(cell, status.clone(), clock.clone(), store);
+            let (stop, cancel) = (stop.clone(), cancel.clone());
+            let watch = consul::Watch::new(consul, weights, clock, stop, cancel, keeper)
+                .map_err(WatchError::Token)?;
+            Box::new(move || watch.run())
+        }
+        Source::Dir(dir) => {
+            let store = dir.path.display().to_string();
+            let keeper = Keeper::new(cell, status.clone(), clock.clone(), store);
+            let watch = dir::Watch::new(dir, weights, clock, stop.clone(), keeper);
+            Box::new(move || watch.run())
+        }
+    };
+    let ended = Ended(status);
     let thread = thread::Builder::new()
         .name("kv-watch".to_owned())
         .spawn(move || {
-            let _ = (&config, &cell, &theirs);
-            status.stopped();
-        })?;
+            let _told_even_after_a_panic = ended;
+            work();
+        })
+        .map_err(WatchError::Thread)?;
     Ok(Watcher {
         stop,
+        cancel,
         thread: Some(thread),
     })
+}
+
+/// Says that the watcher has ended, however it did.
+struct Ended(Arc<KvStatus>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.stopped();
+    }
 }
 
 impl Watcher {
@@ -89,6 +172,7 @@ impl Watcher {
     /// its thread. A second call changes nothing.
     pub fn stop(&mut self) {
         self.stop.raise();
+        self.cancel.cancel();
         if let Some(thread) = self.thread.take() {
             // A panic was printed by its own hook; the status says that it has ended.
             let _ended = thread.join();
@@ -113,10 +197,6 @@ impl Stop {
     fn raise(&self) {
         *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
-    }
-
-    fn is_raised(&self) -> bool {
-        *self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `time`; true when the stop came.

@@ -4,6 +4,7 @@ mod prepare;
 mod small;
 mod stage;
 mod state;
+mod unreplaceable;
 
 use super::model::ModelFs;
 use super::mounts::Mounts;

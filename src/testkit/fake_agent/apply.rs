@@ -60,6 +60,14 @@ pub(super) struct Job {
 impl Run<'_> {
     /// Carries an apply out.
     pub(super) fn apply(&mut self, upload: Upload) -> Answer {
+        let mut answer = self.decide(upload);
+        if let Answer::Result(result) = &mut answer {
+            result.runtime_inventory = self.pod.news();
+        }
+        answer
+    }
+
+    fn decide(&mut self, upload: Upload) -> Answer {
         let Upload {
             manifest,
             parts,
@@ -327,10 +335,7 @@ impl Run<'_> {
             runtime_inventory: None,
         };
         pod.last_apply = Some(result.clone());
-        Answer::Result(Box::new(ApplyResult {
-            runtime_inventory: pod.news(),
-            ..result
-        }))
+        Answer::Result(Box::new(result))
     }
 }
 

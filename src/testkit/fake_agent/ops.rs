@@ -401,6 +401,7 @@ fn number(field: &str, value: Option<i64>, least: i64, most: i64) -> Checked {
 /// Runs a batch that passed [`check`]. The results, how it ended, and whether a command
 /// reached the worker.
 pub(super) fn run(ops: &[Op], pod: &mut Pod, knobs: &Knobs) -> (Vec<OpResult>, Ended) {
+    let hold = knobs.hold_deletes;
     let mut ended = Ended::Complete;
     let mut results = Vec::new();
     let mut servers = pod.worker.servers.clone();
@@ -417,7 +418,7 @@ pub(super) fn run(ops: &[Op], pod: &mut Pod, knobs: &Knobs) -> (Vec<OpResult>, E
                 results.push(result(op, false, Some("unknown".to_owned())));
                 continue;
             }
-            None => effect(op, pod, &mut servers, &mut backends),
+            None => effect(op, pod, hold, &mut servers, &mut backends),
         };
         match done {
             Ok(()) => results.push(result(op, true, None)),
@@ -428,7 +429,6 @@ pub(super) fn run(ops: &[Op], pod: &mut Pod, knobs: &Knobs) -> (Vec<OpResult>, E
         }
     }
     if ended == Ended::Complete {
-        let hold = knobs.hold_deletes;
         pod.worker.servers = if hold { servers } else { BTreeSet::new() };
         pod.worker.backends = if hold { backends } else { BTreeSet::new() };
     }
@@ -447,10 +447,11 @@ const NO_MAP: &str = "Unknown map identifier. Please use #<id> or <file>.";
 const BUSY: &str = "Server still has connections attached to it, cannot remove it.";
 
 /// What one op changes, or HAProxy's refusal. `servers` and `backends` are the deletes
-/// that wait once the batch has succeeded.
+/// that wait once the batch has succeeded; with `hold` what they name is still there.
 fn effect(
     op: &Op,
     pod: &mut Pod,
+    hold: bool,
     servers: &mut BTreeSet<String>,
     backends: &mut BTreeSet<String>,
 ) -> Result<(), String> {
@@ -511,16 +512,26 @@ fn effect(
             return Err(format!("HAProxy holds no certificate {}", text(&op.cert)));
         }
         OpKind::ServerDel => {
+            loaded.added.remove(&id);
             servers.insert(id);
         }
         OpKind::BackendDel => {
+            loaded.added.remove(&backend);
             backends.insert(backend);
         }
-        OpKind::ServerAdd if servers.contains(&id) && pod.worker.servers.contains(&id) => {
+        OpKind::ServerAdd if hold && servers.contains(&id) => {
             return Err(BUSY.to_owned());
         }
-        OpKind::BackendAdd if pod.worker.backends.contains(&backend) => {
+        OpKind::BackendAdd if hold && backends.contains(&backend) => {
             return Err("Backend still has attached streams on it.".to_owned());
+        }
+        OpKind::ServerAdd if !loaded.added.insert(id.clone()) => {
+            return Err("Already exists a server with the same name in backend.".to_owned());
+        }
+        OpKind::BackendAdd if !loaded.added.insert(backend.clone()) => {
+            return Err(format!(
+                "Error during backend creation : name is already used by other proxy 'backend {backend}'."
+            ));
         }
         OpKind::ServerAdd | OpKind::ServerEnable => {
             servers.remove(&id);

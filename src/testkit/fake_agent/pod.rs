@@ -390,14 +390,6 @@ impl Pod {
         news.then_some(inventory)
     }
 
-    pub(super) fn told(&self) -> u64 {
-        self.told
-    }
-
-    pub(super) fn set_told(&mut self, generation: u64) {
-        self.told = generation;
-    }
-
     /// Another controller's push, which HAProxy loaded.
     pub(super) fn push_behind(
         &mut self,

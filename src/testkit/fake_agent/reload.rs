@@ -107,6 +107,7 @@ impl Run<'_> {
         self.put_off(job.manifest.plan_id.clone(), job.touched);
         if job.touched {
             self.pod.worker_ops.clear();
+            self.pod.worker.refresh();
         }
         if asked {
             self.run_in_place(&mut job);
@@ -252,7 +253,6 @@ impl Run<'_> {
         touched: bool,
     ) -> Option<ApplyResult> {
         let stage = Stage::ScheduledReload;
-        let told = self.pod.told();
         let answer = match self.reload() {
             Activation::Loaded(reload) => {
                 self.pod.pending = None;
@@ -285,8 +285,6 @@ impl Run<'_> {
                 self.reject(report, failure(stage, message))
             }
         };
-        // Nobody has read this answer.
-        self.pod.set_told(told);
         match answer {
             Answer::Result(result) => Some(*result),
             Answer::Conflict(_) | Answer::Missing(_) => None,

@@ -26,6 +26,8 @@ pub(super) struct Loaded {
     pub(super) certs: BTreeSet<String>,
     pub(super) cas: BTreeSet<String>,
     pub(super) crt_lists: BTreeSet<String>,
+    /// Servers and backends that ops have added; those of the configuration are not known.
+    pub(super) added: BTreeSet<String>,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
-//! The instant at which an override ends by itself.
+//! A second of the calendar as it is stored: above all the end of an override.
 //!
-//! It is written with the value, in one piece: in Consul as the flags of the key, in a
+//! An end is written with the value, in one piece: in Consul as the flags of the key, in a
 //! directory as a line of the file. So it outlives its writer, it can neither be lost
 //! nor be left behind by a later write, and every responder acts on it alone. The price
 //! is that each one does so by its own wall clock: a clock that is ahead ends the
@@ -18,12 +18,12 @@ const SECONDS_BITS: u32 = 40;
 const LAST: u64 = 253_402_300_799;
 const DAY: u64 = 86_400;
 
-/// An end in whole seconds since the Unix epoch, in a year of four digits.
+/// Whole seconds since the Unix epoch, in a year of four digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Until(u64);
+pub struct Stamp(u64);
 
-impl Until {
-    /// The end at this second; `None` beyond the year 9999.
+impl Stamp {
+    /// This second; `None` beyond the year 9999.
     #[must_use]
     pub fn at(seconds: u64) -> Option<Self> {
         (seconds <= LAST).then_some(Self(seconds))
@@ -35,7 +35,14 @@ impl Until {
         self.0
     }
 
-    /// Whether the end has come.
+    /// The second that `now` is in; before 1970 it is 1970.
+    #[must_use]
+    pub fn of(now: UnixNanos) -> Self {
+        let seconds = now.0.div_euclid(1_000_000_000);
+        Self(u64::try_from(seconds).unwrap_or(0).min(LAST))
+    }
+
+    /// Whether it has come.
     #[must_use]
     pub fn has_come(self, now: UnixNanos) -> bool {
         now.0 >= i128::from(self.0) * 1_000_000_000
@@ -91,7 +98,7 @@ impl Until {
     }
 }
 
-impl fmt::Display for Until {
+impl fmt::Display for Stamp {
     /// `2026-01-02T03:04:05Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = UnixNanos(i128::from(self.0) * 1_000_000_000).rfc3339();
@@ -129,11 +136,11 @@ mod tests {
             (LAST, "9999-12-31T23:59:59Z"),
         ];
         for (seconds, text) in table {
-            let end = Until::at(seconds).unwrap();
+            let end = Stamp::at(seconds).unwrap();
             assert_eq!(end.to_string(), text);
-            assert_eq!(Until::parse(text), Some(end));
+            assert_eq!(Stamp::parse(text), Some(end));
         }
-        assert_eq!(Until::at(LAST + 1), None);
+        assert_eq!(Stamp::at(LAST + 1), None);
     }
 
     #[test]
@@ -157,7 +164,7 @@ mod tests {
             "1969-12-31T23:59:59Z",
             "+026-01-01T00:00:00Z",
         ] {
-            assert_eq!(Until::parse(text), None, "{text}");
+            assert_eq!(Stamp::parse(text), None, "{text}");
         }
     }
 
@@ -172,15 +179,15 @@ mod tests {
             0x48_4150,
             0x48_4151 << 40,
         ] {
-            assert_eq!(Until::of_flags(flags), None, "{flags:#x}");
+            assert_eq!(Stamp::of_flags(flags), None, "{flags:#x}");
         }
         let far = (MAGIC << SECONDS_BITS) | (LAST + 1);
-        assert_eq!(Until::of_flags(far), None);
+        assert_eq!(Stamp::of_flags(far), None);
     }
 
     #[test]
     fn an_end_comes_at_its_second() {
-        let end = Until::at(100).unwrap();
+        let end = Stamp::at(100).unwrap();
         assert!(!end.has_come(UnixNanos(99_999_999_999)));
         assert!(end.has_come(UnixNanos(100_000_000_000)));
         assert!(!end.has_come(UnixNanos(-1)));
@@ -191,9 +198,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_end_survives_both_spellings(seconds in 0..=LAST) {
-            let end = Until::at(seconds).unwrap();
-            prop_assert_eq!(Until::of_flags(end.to_flags()), Some(end));
-            prop_assert_eq!(Until::parse(&end.to_string()), Some(end));
+            let end = Stamp::at(seconds).unwrap();
+            prop_assert_eq!(Stamp::of_flags(end.to_flags()), Some(end));
+            prop_assert_eq!(Stamp::parse(&end.to_string()), Some(end));
         }
     }
 }
