@@ -127,9 +127,9 @@ fn compiles(set: &FileSet, decision: &Decision, version: &str) {
     use crate::haproxy::ops::{Content, compile};
     struct Disk<'a>(&'a FileSet);
     impl Content for Disk<'_> {
-        fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        fn open(&self, path: &str) -> Result<Box<dyn std::io::Read + '_>, String> {
             let entry = self.0.get(path).ok_or("not there")?;
-            Ok(entry.content.to_vec())
+            Ok(Box::new(entry.content))
         }
     }
     if decision.ops.is_empty() {
@@ -382,7 +382,7 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
             ALL,
             Reload,
             Why::Content,
-            "line 1 of the map file has 13002 bytes",
+            "line 1 of the map file is longer than",
             &[],
         ),
         (
