@@ -14,5 +14,7 @@
 //! fake HAProxy and three real ones, and every difference fails.
 
 pub mod fake_agent;
+pub mod fake_haproxy;
 
 pub use fake_agent::FakeAgent;
+pub use fake_haproxy::FakeHaproxy;
