@@ -7,7 +7,7 @@ DESTDIR ?=
 CARGO ?= cargo
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4
-PAGES := man/haptic-agent.8
+PAGES := man/haptic-agent.8 man/haptic-responder.7
 SCRIPTS := .ci/run tests/get-servers fixtures/make-site
 
 export CLIPPY_CONF_DIR := $(CURDIR)/tests/lint
@@ -64,9 +64,10 @@ static: ## a release binary without a dynamic loader, target/static/haptic-agent
 
 install: ## binary, manual page and systemd unit into DESTDIR PREFIX
 	@test -x target/release/haptic-agent || $(MAKE) build
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man7' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	install -m 0755 target/release/haptic-agent '$(DESTDIR)$(PREFIX)/bin/haptic-agent'
-	install -m 0644 $(PAGES) '$(DESTDIR)$(PREFIX)/share/man/man8/'
+	install -m 0644 $(filter %.7,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man7/'
+	install -m 0644 $(filter %.8,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man8/'
 	sed 's|@PREFIX@|$(PREFIX)|g' man/haptic-agent.service.in >'$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
 	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
 

@@ -1,5 +1,11 @@
 //! The daemon put together: one base directory, one HAProxy, two listeners.
 //!
+//! With `--check-listen` the agent-check responder runs in the same process. The two share
+//! nothing but the process: the apply side must not end or wait because a key-value store
+//! is away. So a store that is not read in time is logged and shown, and never ends the
+//! daemon; until it is read the responder is silent, which changes nothing at HAProxy. Only
+//! an address that cannot be had, or a token file that cannot be read, stops the start.
+//!
 //! Order at start: descriptor limit, base directory and its lock, mounts, listeners,
 //! signals; only then recovery, so that HTTP answers while HAProxy is waited for. Order
 //! at the end: listeners first, then what was under way, then the background thread.
@@ -18,14 +24,21 @@ use crate::api::router::{Api, MetricsApi};
 use crate::apply::port::Sockets;
 use crate::apply::{Agent, Settings};
 use crate::cli::exit::{self, Exit};
-use crate::cli::{Config, Durability};
+use crate::cli::{Config, Durability, Respond};
 use crate::clock;
 use crate::error::Report;
 use crate::haproxy::deletes::Policy;
 use crate::haproxy::{MasterSocket, WorkerSocket};
 use crate::http::limits::{API_CONNECTIONS, METRICS_CONNECTIONS};
-use crate::http::{BasicAuth, Deadlines, ListenAddr, Server, ServerConfig, Stopper};
-use crate::metrics::Metrics;
+use crate::http::{
+    BasicAuth, Deadlines, ListenAddr, Request, Response, Server, ServerConfig, Service, Status,
+    Stopper,
+};
+use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::respond;
+use crate::responder::Responder;
+use crate::responder::kv::SyncWait;
+use crate::responder::monitor::{Monitor, PATHS};
 use crate::store::disk::DiskFs;
 use crate::store::lock::BaseLock;
 use crate::store::mounts::Mounts;
@@ -48,7 +61,11 @@ pub fn run(config: Config) -> Result<(), Report> {
     let cannot_start =
         |error: Box<dyn std::error::Error + Send + Sync>| Report::new(Exit::CannotStart, error);
     let connections = (API_CONNECTIONS + METRICS_CONNECTIONS) as u64;
-    sys::raise_nofile_limit(connections + OTHER_DESCRIPTORS)
+    let checks = config
+        .responder
+        .as_ref()
+        .map_or(0, |_| respond::descriptors());
+    sys::raise_nofile_limit(connections + OTHER_DESCRIPTORS + checks)
         .map_err(|error| cannot_start(error.into()))?;
     let disk = open_base(&config.base_dir).map_err(cannot_start)?;
     let _lock = BaseLock::acquire(&disk).map_err(|error| cannot_start(error.into()))?;
@@ -72,15 +89,23 @@ pub fn run(config: Config) -> Result<(), Report> {
     let metrics_server =
         bind("metrics", &config.metrics_listen, METRICS_CONNECTIONS).map_err(cannot_start)?;
 
+    let responder = match &config.responder {
+        Some(settings) => Some(start_responder(settings).map_err(cannot_start)?),
+        None => None,
+    };
+
     let metrics = Arc::new(Metrics::new());
     let agent = Arc::new(agent(&config, store, Arc::clone(&metrics)));
     let stoppers = [api.stopper(), metrics_server.stopper()];
     watch_signals(stoppers.to_vec(), Arc::clone(&agent))
         .map_err(|error| cannot_start(error.into()))?;
 
-    let metrics_api = MetricsApi {
-        metrics: Arc::clone(&metrics),
-        api: api.stats(),
+    let metrics_api = Shown {
+        agent: MetricsApi {
+            metrics: Arc::clone(&metrics),
+            api: api.stats(),
+        },
+        responder: responder.as_ref().map(Responder::monitor),
     };
     let metrics_thread = spawn("metrics", move || {
         if let Err(error) = metrics_server.run(Arc::new(metrics_api)) {
@@ -116,6 +141,8 @@ pub fn run(config: Config) -> Result<(), Report> {
     for stopper in stoppers {
         stopper.stop();
     }
+    // Last, because HAProxy asks all the time and an apply may still be under way.
+    drop(responder);
     for thread in [metrics_thread, keeper] {
         if thread.join().is_err() {
             log::error!("a background thread ended in a panic");
@@ -124,6 +151,50 @@ pub fn run(config: Config) -> Result<(), Report> {
     served.map_err(|error| Report::new(Exit::Failed, error))?;
     log::info!("stopped");
     Ok(())
+}
+
+/// Starts the responder beside the agent; whether its store answers is its own affair.
+fn start_responder(
+    settings: &Respond,
+) -> Result<Responder, Box<dyn std::error::Error + Send + Sync>> {
+    let responder = respond::start(settings)?;
+    if let Some(address) = &settings.monitoring {
+        respond::serve_monitoring(address, responder.monitor())?;
+    }
+    let (status, deadline) = (responder.status(), settings.sync_deadline);
+    spawn("sync", move || {
+        if status.wait_synced(deadline) == SyncWait::Late {
+            let trouble = status.snapshot().trouble.unwrap_or_default();
+            log::error!(trouble = trouble; "the responder's store could not be read in time; agent checks are not answered until it is, and applies go on");
+        }
+    })?;
+    Ok(responder)
+}
+
+/// The metrics listener: the agent's metrics and, with a responder, its metrics, health
+/// and coverage too.
+struct Shown {
+    agent: MetricsApi,
+    responder: Option<Arc<Monitor>>,
+}
+
+impl Service for Shown {
+    fn call(&self, request: &mut Request<'_>) -> Response {
+        let Some(responder) = &self.responder else {
+            return self.agent.call(request);
+        };
+        let path = request.path();
+        if path.starts_with(PATHS) {
+            return responder.answer(request.method(), path, request.query());
+        }
+        let response = self.agent.call(request);
+        if path != "/metrics" || response.status() != Status::Ok {
+            return response;
+        }
+        let mut text = response.body().to_vec();
+        text.extend_from_slice(responder.exposition(false).as_bytes());
+        Response::bytes(Status::Ok, CONTENT_TYPE, text)
+    }
 }
 
 fn agent(config: &Config, store: Store, metrics: Arc<Metrics>) -> Agent {

@@ -11,14 +11,15 @@
 //! | layer | may use | never |
 //! |---|---|---|
 //! | `wire` | std, serde | sockets, files, clock |
+//! | `format` | std, `wire` | sockets, files, clock |
 //! | `http` | `sys`, `clock`, `metrics` | `apply`, `haproxy` |
 //! | `store` | `sys`, `wire` | `haproxy`, `http` |
-//! | `haproxy` | `sys`, `clock`, `wire` | `store`, `http` |
+//! | `haproxy` | `sys`, `clock`, `wire`, `format` | `store`, `http` |
 //! | `apply` | `store`, `haproxy`, `wire` | `http` |
 //! | `api` | `apply`, `http`, `wire` | `store`, `haproxy` |
 //! | `responder` | `http`, `haproxy` listings, `sys`, `clock`, `metrics` | `apply`, `store` |
-//! | `client` | `http::client`, `wire` | everything of the agent |
-//! | `testkit` | `wire`, `client`, `clock` | everything else of the agent |
+//! | `client` | `http::client`, `wire`, `format` | everything of the agent |
+//! | `testkit` | `wire`, `format`, `client`, `clock` | everything else of the agent |
 //! | `cli`, `ctl`, `bin` | all | decisions |
 //!
 //! A controller takes only the feature `client`, its tests `testkit` as well; the
@@ -40,6 +41,7 @@ pub mod ctl;
 pub mod daemon;
 #[cfg(feature = "agent")]
 pub mod error;
+pub mod format;
 #[cfg(feature = "agent")]
 pub mod haproxy;
 pub mod http;
@@ -47,6 +49,8 @@ pub mod http;
 pub mod log;
 #[cfg(feature = "agent")]
 pub mod metrics;
+#[cfg(feature = "agent")]
+pub mod respond;
 #[cfg(feature = "agent")]
 pub mod responder;
 #[cfg(feature = "agent")]

@@ -18,12 +18,13 @@ pub use labels::{
     DeleteKind, DeleteOutcome, HttpCode, HttpPath, Invariant, Label, RejectStage, ReloadResult,
 };
 
+pub(crate) use expo::Exposition;
+pub(crate) use labels::labels;
+
 /// The label of an apply: the mode that the contract answers with.
 pub use crate::wire::result::ResultMode as ApplyMode;
 
 use crate::wire::op::OpKind;
-
-use expo::Exposition;
 
 /// How a family is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-const fn counter(
+pub(crate) const fn counter(
     name: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
@@ -62,7 +63,11 @@ const fn counter(
     }
 }
 
-const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+pub(crate) const fn gauge(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
     Family {
         name,
         kind: Kind::Gauge,
@@ -71,7 +76,7 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
     }
 }
 
-const fn histogram(
+pub(crate) const fn histogram(
     name: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
@@ -262,6 +267,22 @@ pub const FAMILIES: &[&Family] = &[
     &process::START,
 ];
 
+/// The families of the process itself, which a process exposes once.
+pub(crate) const PROCESS_FAMILIES: &[&Family] = &[
+    &process::CPU,
+    &process::RESIDENT,
+    &process::VIRTUAL,
+    &process::OPEN_FDS,
+    &process::MAX_FDS,
+    &process::THREADS,
+    &process::START,
+];
+
+/// The samples of [`PROCESS_FAMILIES`].
+pub(crate) fn render_process(out: &mut Exposition) {
+    process::render(out);
+}
+
 /// Upper bounds for an apply: from a map that changes in memory to a reload's limit.
 const APPLY_BOUNDS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -432,17 +453,17 @@ impl Metrics {
         one(&mut out, &SHED, self.http_connections_shed.get());
         one(&mut out, &PANICS, self.http_panics.get());
         one(&mut out, &LOGS_SUPPRESSED, crate::log::suppressed());
-        process::render(&mut out);
+        render_process(&mut out);
         out.finish()
     }
 }
 
-fn one(out: &mut Exposition, family: &Family, value: u64) {
+pub(crate) fn one(out: &mut Exposition, family: &Family, value: u64) {
     out.open(family);
     out.sample(family, &[], value);
 }
 
-fn counts<L: Label>(out: &mut Exposition, family: &Family, cells: &By<L, Counter>) {
+pub(crate) fn counts<L: Label>(out: &mut Exposition, family: &Family, cells: &By<L, Counter>) {
     out.open(family);
     for (label, cell) in cells.iter() {
         out.sample(family, &[label.as_str()], cell.get());

@@ -55,6 +55,27 @@ impl Tx {
         self.reject(agent, report, failure)
     }
 
+    /// The same where HAProxy refused what is on disk. Its verdict on the bytes, if it is
+    /// one, is remembered.
+    pub(super) fn abort_refused(
+        &mut self,
+        agent: &Agent,
+        report: Report,
+        failure: Failure,
+        verdict: bool,
+        touched: bool,
+    ) -> Answer {
+        // Before the restore: what was refused is what is on disk now.
+        let key = verdict.then(|| self.tree_key());
+        let answer = self.abort_after(agent, report, failure, touched);
+        if let (Some(key), Answer::Result(nack)) = (key, &answer) {
+            agent
+                .known_bad()
+                .remember(key, (**nack).clone(), agent.clock.now());
+        }
+        answer
+    }
+
     /// The recovery reload. That it can fail too never closes the agent: an operator
     /// needs it most then.
     fn reload_restored(&mut self, agent: &Agent) -> bool {

@@ -60,19 +60,11 @@ impl Tx {
                 verdict,
             } => {
                 job.report.reload = Some(reload);
-                // Before the restore: what HAProxy refused is what is on disk now.
-                let key = verdict.then(|| self.tree_key());
                 let failure = Failure {
                     stage: Stage::Reload,
                     message,
                 };
-                let answer = self.abort_after(agent, job.report, failure, job.touched);
-                if let (Some(key), Answer::Result(nack)) = (key, &answer) {
-                    agent
-                        .known_bad()
-                        .remember(key, (**nack).clone(), agent.clock.now());
-                }
-                answer
+                self.abort_refused(agent, job.report, failure, verdict, job.touched)
             }
             Activation::Unconfirmed { reload, message } => {
                 job.report.reload = Some(reload);

@@ -97,7 +97,9 @@ impl Tx {
                 self.conclude(agent, report, ResultMode::Reload);
             }
             Activation::Refused {
-                reload, message, ..
+                reload,
+                message,
+                verdict,
             } => {
                 report.reload = Some(reload);
                 let touched = self
@@ -105,7 +107,8 @@ impl Tx {
                     .pending
                     .take()
                     .is_some_and(|pending| pending.touched);
-                self.abort_after(agent, report, Failure { stage, message }, touched);
+                let failure = Failure { stage, message };
+                self.abort_refused(agent, report, failure, verdict, touched);
             }
             Activation::Unconfirmed { reload, message } => {
                 report.reload = Some(reload);

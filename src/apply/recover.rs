@@ -364,10 +364,13 @@ impl Tx {
             Activation::Loaded(reload) => {
                 self.commit_intent(agent, ResultMode::Reload, Some((report, reload)));
             }
-            Activation::Refused { message, .. } => {
+            Activation::Refused {
+                message, verdict, ..
+            } => {
                 let touched = self.may_have_touched();
                 self.consume_pending();
-                self.abort_after(agent, report, Failure { stage, message }, touched);
+                let failure = Failure { stage, message };
+                self.abort_refused(agent, report, failure, verdict, touched);
             }
             Activation::Unreachable { message, .. } => {
                 self.abort(agent, report, Failure { stage, message });

@@ -10,12 +10,11 @@ use crate::haproxy::batch::{BatchReport, Ended, OpOutcome};
 use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
 use crate::haproxy::readback::Verdict;
 use crate::metrics::Invariant;
-use crate::wire::limits::MAX_FILES_BYTES;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, OpResult, ResultMode, Stage};
 
-use std::io::Read as _;
+use std::io::Read;
 
 use super::agent::Agent;
 use super::machine::Event;
@@ -31,16 +30,15 @@ struct Managed<'a> {
 }
 
 impl Content for Managed<'_> {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
         let path = ManifestPath::parse(path).map_err(|error| error.to_string())?;
         if !self.tx.record.owned.contains_key(&path) {
             return Err(format!("{path} is not among the files of the set"));
         }
-        let mut bytes = Vec::new();
-        let file = self.agent.store.fs().open(path.as_str());
-        file.and_then(|file| file.take(MAX_FILES_BYTES).read_to_end(&mut bytes))
-            .map_err(|error| format!("{path} cannot be read: {error}"))?;
-        Ok(bytes)
+        match self.agent.store.fs().open(path.as_str()) {
+            Ok(file) => Ok(file),
+            Err(error) => Err(format!("{path} cannot be read: {error}")),
+        }
     }
 }
 
@@ -171,6 +169,7 @@ impl Tx {
                 return;
             }
         };
+        log::debug!(objects = seen.len(); "looked at what the batch changed");
         let mut differs = false;
         for (object, verdict) in seen {
             match verdict {

@@ -122,14 +122,16 @@ impl Tx {
                 self.conclude(agent, report, ResultMode::Reload);
             }
             Activation::Refused {
-                reload, message, ..
+                reload,
+                message,
+                verdict,
             } => {
                 report.reload = Some(reload);
                 let failure = Failure {
                     stage: Stage::ScheduledReload,
                     message,
                 };
-                self.abort(agent, report, failure);
+                self.abort_refused(agent, report, failure, verdict, false);
             }
             Activation::Unconfirmed { message, .. } => {
                 self.keep_unconfirmed(agent);

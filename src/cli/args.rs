@@ -1,52 +1,15 @@
 //! What was typed, checked word by word.
 //!
-//! lexopt splits the words; which flags exist, which take a value and what a value
-//! may be comes from the table and from [`super::value`]. Nothing here looks at the
-//! world: a directory that does not exist is a fine value of `--base-dir`.
+//! lexopt splits the words; which flags exist and which take a value comes from the
+//! table. [`Values`] then reads each of them, or the variable that stands for it, or its
+//! default. Nothing here looks at the world: a directory that does not exist is a fine
+//! value of `--base-dir`.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use super::table::{Command, DAEMON, DaemonFlag, Flag};
-use super::value::{self, Durability, Expected, FileMode, LogFormat};
-use crate::wire::path::ManifestPath;
-
-/// The daemon's command line with every default filled in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DaemonArgs {
-    /// `--base-dir`
-    pub base_dir: PathBuf,
-    /// `--config`
-    pub config: ManifestPath,
-    /// `--master-socket`, as typed
-    pub master_socket: PathBuf,
-    /// `--worker-socket`, as typed
-    pub worker_socket: PathBuf,
-    /// `--listen`
-    pub listen: String,
-    /// `--metrics-listen`
-    pub metrics_listen: String,
-    /// `--state-file`
-    pub state_file: String,
-    /// `--reload-interval-min`
-    pub reload_interval_min: Duration,
-    /// `--reload-timeout`
-    pub reload_timeout: Duration,
-    /// `--delete-grace`
-    pub delete_grace: Duration,
-    /// `--delete-cut`
-    pub delete_cut: bool,
-    /// `--durability`
-    pub durability: Durability,
-    /// `--file-mode`
-    pub file_mode: FileMode,
-    /// `--secret-mode`
-    pub secret_mode: FileMode,
-    /// `--log-format`
-    pub log_format: LogFormat,
-}
+use super::table::{Command, Count, Flag, Program, Role};
+use super::value::Expected;
 
 /// Why a command line or its environment cannot be used. `Display` says what was
 /// given, what was expected and, where one is near, which flag was meant.
@@ -59,13 +22,32 @@ pub enum UsageError {
         /// The flag that is spelled most like it.
         nearest: Option<&'static str>,
     },
+    /// The first word is no verb, or there is none where one is needed.
+    UnknownVerb {
+        /// The word as typed; empty if there was none.
+        given: String,
+        /// The verb that is spelled most like it.
+        nearest: Option<&'static str>,
+    },
     /// A word that is neither a flag nor a flag's value.
     UnexpectedWord {
         /// The word as typed.
         given: String,
     },
+    /// A word that has to be there.
+    MissingWord {
+        /// What stands for it in help.
+        name: &'static str,
+    },
     /// A flag at the end, or followed by another flag.
     MissingValue {
+        /// The flag's name.
+        flag: &'static str,
+        /// What its value is called.
+        value: &'static str,
+    },
+    /// A flag that has to be there.
+    MissingFlag {
         /// The flag's name.
         flag: &'static str,
         /// What its value is called.
@@ -87,10 +69,15 @@ pub enum UsageError {
         /// What it should have been.
         expected: String,
     },
+    /// A value or a variable that cannot be used, in words that name it.
+    Unusable {
+        /// What is wrong and what to do.
+        problem: String,
+    },
     /// An environment variable that is missing or breaks its rule.
     Environment {
         /// The variable's name.
-        name: &'static str,
+        name: String,
         /// What is wrong and what to do.
         problem: String,
     },
@@ -106,11 +93,27 @@ impl fmt::Display for UsageError {
                     None => write!(f, "; --help lists the flags"),
                 }
             }
+            Self::UnknownVerb { given, nearest } => {
+                match given.as_str() {
+                    "" => write!(f, "a verb is needed")?,
+                    given => write!(f, "there is no verb {given:?}")?,
+                }
+                match nearest {
+                    Some(name) => write!(f, "; did you mean {name}?"),
+                    None => write!(f, "; --help lists the verbs"),
+                }
+            }
             Self::UnexpectedWord { given } => {
                 write!(f, "expected a flag, not {given:?}; --help lists the flags")
             }
+            Self::MissingWord { name } => {
+                write!(f, "{name} is missing; --help shows what is expected")
+            }
             Self::MissingValue { flag, value } => {
                 write!(f, "--{flag} needs a value: --{flag} {value}")
+            }
+            Self::MissingFlag { flag, value } => {
+                write!(f, "--{flag} is needed: --{flag} {value}")
             }
             Self::UnexpectedValue { flag, given } => {
                 write!(f, "{flag} takes no value, but was given {given:?}")
@@ -120,6 +123,7 @@ impl fmt::Display for UsageError {
                 given,
                 expected,
             } => write!(f, "--{flag} was given {given:?}; expected {expected}"),
+            Self::Unusable { problem } => f.write_str(problem),
             Self::Environment { name, problem } => write!(f, "{name} {problem}"),
         }
     }
@@ -129,9 +133,9 @@ impl std::error::Error for UsageError {}
 
 /// What the words ask for, before any value is looked at.
 #[derive(Debug)]
-pub(super) enum Asked<K> {
-    /// To run with these values.
-    Run(Vec<(K, OsString)>),
+pub enum Asked<K> {
+    /// To run with these words.
+    Run(Typed<K>),
     /// The long help, or the short one.
     Help {
         /// Whether `-h` was typed.
@@ -141,64 +145,123 @@ pub(super) enum Asked<K> {
     Version,
 }
 
-/// Splits a command line by the daemon's table.
-pub(super) fn daemon_words(words: &[OsString]) -> Result<Asked<DaemonFlag>, UsageError> {
+/// The words of one command line, sorted.
+#[derive(Debug)]
+pub struct Typed<K> {
+    /// Each flag with its value in the order typed; a switch has an empty one.
+    pub flags: Vec<(K, OsString)>,
+    /// The words that are no flags; as many as the command's operands allow.
+    pub operands: Vec<OsString>,
+}
+
+/// The verb that the first word names.
+///
+/// # Errors
+/// [`UsageError::UnknownVerb`], with the verb that was probably meant.
+pub fn verb(program: &Program, words: &[OsString]) -> Result<&'static str, UsageError> {
+    let given = words.first().map_or("", |w| w.to_str().unwrap_or("?"));
+    let mut verbs = program.verbs.iter().map(|v| v.name);
+    match verbs.clone().find(|name| *name == given) {
+        Some(name) => Ok(name),
+        None => Err(UsageError::UnknownVerb {
+            nearest: nearest(given, &mut verbs),
+            given: given.to_owned(),
+        }),
+    }
+}
+
+/// Splits a command line, without the program's name and verb, by a command's table.
+///
+/// # Errors
+/// The first word that the table does not allow.
+pub fn split<K: Copy>(command: &Command<K>, words: &[OsString]) -> Result<Asked<K>, UsageError> {
+    let words: Vec<OsString> = words.iter().map(|w| two_dashes(command, w)).collect();
     let mut parser = lexopt::Parser::from_args(words.iter().cloned());
-    let mut values = Vec::new();
+    let mut typed = Typed {
+        flags: Vec::new(),
+        operands: Vec::new(),
+    };
     loop {
         let arg = match parser.next() {
             Ok(Some(arg)) => arg,
-            Ok(None) => return Ok(Asked::Run(values)),
+            Ok(None) => break,
             Err(error) => return Err(split_error(error)),
         };
         let (flag, short) = match arg {
-            lexopt::Arg::Long(name) => match DAEMON.flags.iter().find(|f| f.long == name) {
+            lexopt::Arg::Long(name) => match command.flags.iter().find(|f| f.long == name) {
                 Some(flag) => (flag, false),
                 None => {
                     return Err(UsageError::UnknownFlag {
-                        nearest: nearest(name, &DAEMON),
+                        nearest: nearest_flag(name, command),
                         given: format!("--{name}"),
                     });
                 }
             },
             lexopt::Arg::Short(letter) => {
-                match DAEMON.flags.iter().find(|f| f.short == Some(letter)) {
+                match command.flags.iter().find(|f| f.short == Some(letter)) {
                     Some(flag) => (flag, true),
-                    None => return Err(unknown_letter(letter, words)),
+                    None => return Err(unknown_letter(letter, &words, command)),
                 }
             }
             lexopt::Arg::Value(word) => {
-                return Err(UsageError::UnexpectedWord {
-                    given: word.to_string_lossy().into_owned(),
-                });
+                if !room_for_another(command, typed.operands.len()) {
+                    return Err(UsageError::UnexpectedWord {
+                        given: word.to_string_lossy().into_owned(),
+                    });
+                }
+                typed.operands.push(word);
+                continue;
             }
         };
-        match flag.key {
-            DaemonFlag::Help => {
+        match (flag.role, flag.value) {
+            (Role::Help, _) => {
                 refuse_value(&mut parser, flag)?;
                 return Ok(Asked::Help { short });
             }
-            DaemonFlag::Version => {
+            (Role::Version, _) => {
                 refuse_value(&mut parser, flag)?;
                 return Ok(Asked::Version);
             }
-            key @ (DaemonFlag::BaseDir
-            | DaemonFlag::Config
-            | DaemonFlag::MasterSocket
-            | DaemonFlag::WorkerSocket
-            | DaemonFlag::Listen
-            | DaemonFlag::MetricsListen
-            | DaemonFlag::StateFile
-            | DaemonFlag::ReloadIntervalMin
-            | DaemonFlag::ReloadTimeout
-            | DaemonFlag::DeleteGrace
-            | DaemonFlag::DeleteCut
-            | DaemonFlag::Durability
-            | DaemonFlag::FileMode
-            | DaemonFlag::SecretMode
-            | DaemonFlag::LogFormat) => values.push((key, take_value(&mut parser, flag)?)),
+            (Role::Setting | Role::Repeated, Some(_)) => {
+                let value = take_value(&mut parser, flag)?;
+                typed.flags.push((flag.key, value));
+            }
+            (Role::Setting | Role::Repeated, None) => {
+                refuse_value(&mut parser, flag)?;
+                typed.flags.push((flag.key, OsString::new()));
+            }
         }
     }
+    let needed = |o: &&super::table::Operand| o.count != Count::Optional;
+    let missing = command.operands.iter().skip(typed.operands.len());
+    match missing.clone().find(needed) {
+        Some(operand) => Err(UsageError::MissingWord { name: operand.name }),
+        None => Ok(Asked::Run(typed)),
+    }
+}
+
+/// A long name behind one dash gets its second one, where the command allows that.
+fn two_dashes<K>(command: &Command<K>, word: &OsString) -> OsString {
+    let named = || {
+        let name = word.to_str()?.strip_prefix('-')?;
+        let name = name.split('=').next()?;
+        let known = name.len() > 1 && command.flags.iter().any(|f| f.long == name);
+        known.then_some(())
+    };
+    if !command.one_dash || named().is_none() {
+        return word.clone();
+    }
+    let mut longer = OsString::from("-");
+    longer.push(word);
+    longer
+}
+
+fn room_for_another<K>(command: &Command<K>, have: usize) -> bool {
+    let many = command
+        .operands
+        .last()
+        .is_some_and(|o| o.count == Count::Many);
+    many || have < command.operands.len()
 }
 
 /// The value behind a flag. A next word that starts with two dashes is far more
@@ -242,7 +305,7 @@ fn split_error(error: lexopt::Error) -> UsageError {
 }
 
 /// A single dash before a long name is the usual slip behind an unknown letter.
-fn unknown_letter(letter: char, words: &[OsString]) -> UsageError {
+fn unknown_letter<K>(letter: char, words: &[OsString], command: &Command<K>) -> UsageError {
     let dashed = format!("-{letter}");
     let word = words
         .iter()
@@ -252,24 +315,30 @@ fn unknown_letter(letter: char, words: &[OsString]) -> UsageError {
     let name = name.split('=').next().unwrap_or(name);
     UsageError::UnknownFlag {
         given: word.unwrap_or(&dashed).to_owned(),
-        nearest: nearest(name, &DAEMON),
+        nearest: nearest_flag(name, command),
     }
 }
 
-/// The flag whose name is within a third of its length of `given`, or starts with it.
-fn nearest<K>(given: &str, command: &Command<K>) -> Option<&'static str> {
-    let by_distance = command
-        .flags
+fn nearest_flag<K>(given: &str, command: &Command<K>) -> Option<&'static str> {
+    nearest(given, &mut command.flags.iter().map(|f| f.long))
+}
+
+/// The name within a third of its length of `given`, or that starts with it.
+pub(super) fn nearest(
+    given: &str,
+    names: &mut dyn Iterator<Item = &'static str>,
+) -> Option<&'static str> {
+    let names: Vec<&'static str> = names.collect();
+    let by_distance = names
         .iter()
-        .map(|f| (distance(given, f.long), f.long))
-        .filter(|(edits, long)| *edits <= (long.len() / 3).max(1))
+        .map(|name| (distance(given, name), *name))
+        .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
         .min_by_key(|(edits, _)| *edits)
-        .map(|(_, long)| long);
+        .map(|(_, name)| name);
     by_distance.or_else(|| {
-        let mut starting = command.flags.iter().map(|f| f.long).filter(|long| {
-            given.len() >= 3 && (long.starts_with(given) || given.starts_with(long))
-        });
-        starting.next()
+        names
+            .into_iter()
+            .find(|name| given.len() >= 3 && (name.starts_with(given) || given.starts_with(name)))
     })
 }
 
@@ -299,91 +368,131 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(usize::MAX)
 }
 
-impl DaemonArgs {
-    /// Parses each flag's last value, or its default where it was not given.
-    pub(super) fn from_words(values: &[(DaemonFlag, OsString)]) -> Result<Self, UsageError> {
-        Ok(Self {
-            base_dir: parse(values, DaemonFlag::BaseDir, value::path)?,
-            config: parse(values, DaemonFlag::Config, value::manifest_path)?,
-            master_socket: parse(values, DaemonFlag::MasterSocket, value::path)?,
-            worker_socket: parse(values, DaemonFlag::WorkerSocket, value::path)?,
-            listen: parse(values, DaemonFlag::Listen, value::listen)?,
-            metrics_listen: parse(values, DaemonFlag::MetricsListen, value::listen)?,
-            state_file: parse(values, DaemonFlag::StateFile, value::state_file)?,
-            reload_interval_min: parse(
-                values,
-                DaemonFlag::ReloadIntervalMin,
-                value::reload_interval,
-            )?,
-            reload_timeout: parse(values, DaemonFlag::ReloadTimeout, value::reload_timeout)?,
-            delete_grace: parse(values, DaemonFlag::DeleteGrace, value::delete_grace)?,
-            delete_cut: parse(values, DaemonFlag::DeleteCut, value::yes_or_no)?,
-            durability: parse(values, DaemonFlag::Durability, value::durability)?,
-            file_mode: parse(values, DaemonFlag::FileMode, value::file_mode)?,
-            secret_mode: parse(values, DaemonFlag::SecretMode, value::file_mode)?,
-            log_format: parse(values, DaemonFlag::LogFormat, value::log_format)?,
+/// Reads values: from the command line, else from the variable that stands for the flag,
+/// else from the default. An empty variable counts as one that is not set.
+pub struct Values<'a, K: 'static> {
+    /// The table.
+    pub command: &'a Command<K>,
+    /// What was typed; empty where only variables count.
+    pub typed: &'a [(K, OsString)],
+    /// The environment.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl<K> fmt::Debug for Values<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Values")
+            .field("command", &self.command.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Copy + PartialEq> Values<'_, K> {
+    /// The value of a flag that has a default, or has to be given.
+    ///
+    /// # Errors
+    /// It breaks the flag's rule, or is missing.
+    pub fn one<T>(
+        &self,
+        key: K,
+        read: impl Fn(&OsStr) -> Result<T, Expected>,
+    ) -> Result<T, UsageError> {
+        match self.maybe(key, read)? {
+            Some(value) => Ok(value),
+            None => Err(UsageError::MissingFlag {
+                flag: self.flag(key).map_or("", |f| f.long),
+                value: self.flag(key).and_then(|f| f.value).unwrap_or("VALUE"),
+            }),
+        }
+    }
+
+    /// The value of a flag that may be missing.
+    ///
+    /// # Errors
+    /// It breaks the flag's rule.
+    pub fn maybe<T>(
+        &self,
+        key: K,
+        read: impl Fn(&OsStr) -> Result<T, Expected>,
+    ) -> Result<Option<T>, UsageError> {
+        if let Some((_, text)) = self.typed.iter().rev().find(|(k, _)| *k == key) {
+            return self.read(key, text, read).map(Some);
+        }
+        if let Some((name, text)) = self.from_env(key) {
+            return in_env(name, &text, read).map(Some);
+        }
+        match self.flag(key).and_then(|f| f.default) {
+            Some(default) => self.read(key, OsStr::new(default), read).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Every value of a repeated flag in order. A variable holds several with blanks
+    /// between them.
+    ///
+    /// # Errors
+    /// The first that breaks the flag's rule.
+    pub fn all<T>(
+        &self,
+        key: K,
+        read: impl Fn(&OsStr) -> Result<T, Expected>,
+    ) -> Result<Vec<T>, UsageError> {
+        let typed = self.typed.iter().filter(|(k, _)| *k == key);
+        let values: Vec<T> = typed
+            .map(|(_, text)| self.read(key, text, &read))
+            .collect::<Result<_, _>>()?;
+        if !values.is_empty() {
+            return Ok(values);
+        }
+        match self.from_env(key) {
+            Some((name, text)) => text
+                .split_ascii_whitespace()
+                .map(|word| in_env(name.clone(), word, &read))
+                .collect(),
+            None => Ok(values),
+        }
+    }
+
+    /// Whether a switch was typed.
+    #[must_use]
+    pub fn given(&self, key: K) -> bool {
+        self.typed.iter().any(|(k, _)| *k == key)
+    }
+
+    fn flag(&self, key: K) -> Option<&Flag<K>> {
+        self.command.flags.iter().find(|f| f.key == key)
+    }
+
+    fn from_env(&self, key: K) -> Option<(String, String)> {
+        let name = self.command.variable(self.flag(key)?)?;
+        let text = (self.env)(&name).filter(|text| !text.is_empty())?;
+        Some((name, text))
+    }
+
+    fn read<T>(
+        &self,
+        key: K,
+        text: &OsStr,
+        read: impl Fn(&OsStr) -> Result<T, Expected>,
+    ) -> Result<T, UsageError> {
+        read(text).map_err(|expected| UsageError::BadValue {
+            flag: self.flag(key).map_or("", |f| f.long),
+            given: text.to_string_lossy().into_owned(),
+            expected,
         })
     }
 }
 
-fn parse<T>(
-    values: &[(DaemonFlag, OsString)],
-    key: DaemonFlag,
-    read: fn(&OsStr) -> Result<T, Expected>,
+fn in_env<T>(
+    name: String,
+    text: &str,
+    read: impl Fn(&OsStr) -> Result<T, Expected>,
 ) -> Result<T, UsageError> {
-    let typed = values.iter().rev().find(|(k, _)| *k == key);
-    let flag = DAEMON.flags.iter().find(|f| f.key == key);
-    let default = OsStr::new(flag.and_then(|f| f.default).unwrap_or(""));
-    let text = typed.map_or(default, |(_, text)| text.as_os_str());
-    read(text).map_err(|expected| UsageError::BadValue {
-        flag: flag.map_or("", |f| f.long),
-        given: text.to_string_lossy().into_owned(),
-        expected,
+    read(OsStr::new(text)).map_err(|expected| UsageError::Environment {
+        problem: format!("is {text:?}; expected {expected}"),
+        name,
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances() {
-        let table = [
-            ("", "", 0),
-            ("a", "", 1),
-            ("", "ab", 2),
-            ("kitten", "sitting", 3),
-            ("listen", "listne", 2),
-        ];
-        for (a, b, want) in table {
-            assert_eq!(distance(a, b), want, "{a} {b}");
-        }
-        assert_eq!(distance(&"x".repeat(MAX_COMPARED + 1), "x"), usize::MAX);
-    }
-
-    #[test]
-    fn near_names_are_offered_and_far_ones_are_not() {
-        let table = [
-            ("basedir", Some("base-dir")),
-            ("base", Some("base-dir")),
-            ("lisen", Some("listen")),
-            ("metrics", Some("metrics-listen")),
-            ("reload-interval", Some("reload-interval-min")),
-            ("halp", Some("help")),
-            ("port", None),
-            ("x", None),
-            ("", None),
-        ];
-        for (given, want) in table {
-            assert_eq!(nearest(given, &DAEMON), want, "{given}");
-        }
-    }
-
-    #[test]
-    fn every_default_of_the_table_parses() {
-        let args = DaemonArgs::from_words(&[]).unwrap();
-        assert_eq!(args.base_dir, PathBuf::from("/etc/haproxy"));
-        assert_eq!(args.reload_interval_min, Duration::from_secs(5));
-        assert_eq!(args.secret_mode.bits(), 0o640);
-    }
-}
+mod tests;

@@ -1,16 +1,84 @@
 //! What the daemon runs with: arguments and environment, put together once.
 //!
-//! A [`Config`] has passed every rule that needs no look at the world. Whether the
+//! [`DaemonArgs`] is what was typed, with every default filled in. A [`Config`] has passed every rule that needs no look at the world. Whether the
 //! directory exists or an address is free shows when it is used.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::{DaemonArgs, UsageError};
-use super::table::{LOG_LEVEL, PASSWORD, USERNAME};
+use super::args::{Typed, UsageError, Values};
+use super::respond::Respond;
+use super::table::{DAEMON, DaemonFlag, LOG_LEVEL, PASSWORD, USERNAME};
 use super::value::{self, Durability, FileMode, LogFormat, MAX_SOCKET_PATH_BYTES};
 use crate::wire::path::ManifestPath;
+
+/// The daemon's command line with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonArgs {
+    /// `--base-dir`
+    pub base_dir: PathBuf,
+    /// `--config`
+    pub config: ManifestPath,
+    /// `--master-socket`, as typed
+    pub master_socket: PathBuf,
+    /// `--worker-socket`, as typed
+    pub worker_socket: PathBuf,
+    /// `--listen`
+    pub listen: String,
+    /// `--metrics-listen`
+    pub metrics_listen: String,
+    /// `--check-listen`
+    pub check_listen: Option<String>,
+    /// `--state-file`
+    pub state_file: String,
+    /// `--reload-interval-min`
+    pub reload_interval_min: Duration,
+    /// `--reload-timeout`
+    pub reload_timeout: Duration,
+    /// `--delete-grace`
+    pub delete_grace: Duration,
+    /// `--delete-cut`
+    pub delete_cut: bool,
+    /// `--durability`
+    pub durability: Durability,
+    /// `--file-mode`
+    pub file_mode: FileMode,
+    /// `--secret-mode`
+    pub secret_mode: FileMode,
+    /// `--log-format`
+    pub log_format: LogFormat,
+}
+
+impl DaemonArgs {
+    /// Parses each flag's last value, or its default where it was not given.
+    pub(super) fn from_words(typed: &Typed<DaemonFlag>) -> Result<Self, UsageError> {
+        use DaemonFlag as F;
+        let values = Values {
+            command: &DAEMON,
+            typed: &typed.flags,
+            env: &|_| None,
+        };
+        Ok(Self {
+            base_dir: values.one(F::BaseDir, value::path)?,
+            config: values.one(F::Config, value::manifest_path)?,
+            master_socket: values.one(F::MasterSocket, value::path)?,
+            worker_socket: values.one(F::WorkerSocket, value::path)?,
+            listen: values.one(F::Listen, value::listen)?,
+            metrics_listen: values.one(F::MetricsListen, value::listen)?,
+            check_listen: values.one(F::CheckListen, value::listen_or_off)?,
+            state_file: values.one(F::StateFile, value::state_file)?,
+            reload_interval_min: values.one(F::ReloadIntervalMin, value::reload_interval)?,
+            reload_timeout: values.one(F::ReloadTimeout, value::reload_timeout)?,
+            delete_grace: values.one(F::DeleteGrace, value::delete_grace)?,
+            delete_cut: values.one(F::DeleteCut, value::yes_or_no)?,
+            durability: values.one(F::Durability, value::durability)?,
+            file_mode: values.one(F::FileMode, value::file_mode)?,
+            secret_mode: values.one(F::SecretMode, value::file_mode)?,
+            log_format: values.one(F::LogFormat, value::log_format)?,
+        })
+    }
+}
 
 /// Everything the daemon is told from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +118,8 @@ pub struct Config {
     pub log_level: log::LevelFilter,
     /// What a controller has to give.
     pub credentials: Credentials,
+    /// The responder that runs in the same process, if one does.
+    pub responder: Option<Respond>,
 }
 
 /// The user name and password of the API. Neither is ever printed.
@@ -74,9 +144,19 @@ impl Config {
     /// [`UsageError::Environment`] for credentials or a log level that cannot be
     /// used, [`UsageError::BadValue`] for values that do not go together.
     pub fn new(args: DaemonArgs, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, UsageError> {
+        let worker_socket = args.base_dir.join(&args.worker_socket);
+        let responder = match args.check_listen {
+            Some(listen) => Some(Respond::within(
+                listen,
+                &worker_socket,
+                args.log_format,
+                env,
+            )?),
+            None => None,
+        };
         let config = Self {
             master_socket: args.base_dir.join(&args.master_socket),
-            worker_socket: args.base_dir.join(&args.worker_socket),
+            worker_socket,
             base_dir: args.base_dir,
             config: args.config,
             listen: args.listen,
@@ -95,6 +175,7 @@ impl Config {
                 username: required(env, USERNAME)?,
                 password: required(env, PASSWORD)?,
             },
+            responder,
         };
         config.check_together()?;
         Ok(config)
@@ -146,23 +227,36 @@ impl Config {
                 expected: "a file, and this is the path of a socket".into(),
             });
         }
-        if self.listen == self.metrics_listen && !self.listen.ends_with(":0") {
+        let taken = |address: &str, by: &str| address == by && !address.ends_with(":0");
+        if taken(&self.metrics_listen, &self.listen) {
             return Err(UsageError::BadValue {
                 flag: "metrics-listen",
                 given: self.metrics_listen.clone(),
                 expected: "another address than --listen".into(),
             });
         }
+        if let Some(responder) = &self.responder {
+            let checks = &responder.listen;
+            if taken(checks, &self.listen) || taken(checks, &self.metrics_listen) {
+                return Err(UsageError::BadValue {
+                    flag: "check-listen",
+                    given: checks.clone(),
+                    expected: "another address than --listen and --metrics-listen".into(),
+                });
+            }
+        }
         Ok(())
     }
 }
 
-fn log_level(env: &dyn Fn(&str) -> Option<String>) -> Result<log::LevelFilter, UsageError> {
+pub(super) fn log_level(
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<log::LevelFilter, UsageError> {
     match env(LOG_LEVEL) {
         None => Ok(log::LevelFilter::Info),
         Some(text) if text.is_empty() => Ok(log::LevelFilter::Info),
         Some(text) => value::log_level(&text).map_err(|expected| UsageError::Environment {
-            name: LOG_LEVEL,
+            name: LOG_LEVEL.to_owned(),
             problem: format!("is {text:?}; expected {expected}"),
         }),
     }
@@ -180,7 +274,7 @@ fn required(
         Some(text) => return Ok(text),
     };
     Err(UsageError::Environment {
-        name,
+        name: name.to_owned(),
         problem: format!(
             "{problem}: the API needs a user name and a password; set {USERNAME} and {PASSWORD} to what the controller uses"
         ),

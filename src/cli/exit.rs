@@ -18,16 +18,19 @@ pub enum Exit {
     CannotStart,
     /// An internal invariant is broken.
     Broken,
+    /// The responder has not got a first copy of the store in time.
+    NotSynced,
 }
 
 impl Exit {
     /// All of them, by code.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Stopped,
         Self::Failed,
         Self::Usage,
         Self::CannotStart,
         Self::Broken,
+        Self::NotSynced,
     ];
 
     /// The number that the parent process sees.
@@ -39,6 +42,7 @@ impl Exit {
             Self::Usage => 2,
             Self::CannotStart => 3,
             Self::Broken => 4,
+            Self::NotSynced => 5,
         }
     }
 
@@ -60,6 +64,9 @@ impl Exit {
             }
             Self::Broken => {
                 "The agent found itself in a state that its logic rules out and stopped rather than guess. Starting it again recovers from disk; please report the last records."
+            }
+            Self::NotSynced => {
+                "The responder could not read its store completely within --sync-deadline. The last record says why; HAProxy has been told nothing, and starting it again is right."
             }
         }
     }

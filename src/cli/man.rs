@@ -1,17 +1,22 @@
-//! The generated blocks of the manual page.
+//! The generated blocks of the manual pages.
 //!
-//! `man/haptic-agent.8.in` is prose by hand with a slot line for each block; a slot
-//! without a block, or a block without a slot, is an error. The finished page is
-//! committed, and a test compares it with what this module makes of the table.
+//! `man/*.in` is prose by hand with a slot line for each block; a slot without a block,
+//! or a block without a slot, is an error. The finished pages are committed, and a test
+//! compares them with what this module makes of the tables.
 
 use std::fmt::{self, Write};
 
 use super::exit::Exit;
-use super::table::{DAEMON, EnvVar, Flag};
+use super::help::counted;
+use super::table::{Command, DAEMON, EnvVar, Flag, RESPOND};
 use crate::metrics;
+use crate::responder;
 
 /// A slot line is this, the block's name, and an at sign.
 const SLOT: &str = ".\\\" @";
+
+/// A block's name and its text.
+pub type Block = (&'static str, String);
 
 /// A page whose slots and blocks do not match.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,18 +38,35 @@ impl fmt::Display for PageError {
 
 impl std::error::Error for PageError {}
 
+/// The blocks of `haptic-agent.8`.
+#[must_use]
+pub fn daemon_blocks() -> Vec<Block> {
+    vec![
+        ("SYNOPSIS", synopsis(&DAEMON)),
+        ("OPTIONS", options(&DAEMON)),
+        ("ENVIRONMENT", environment(&DAEMON)),
+        ("METRICS", metrics_list(metrics::FAMILIES)),
+        ("EXIT", exit_codes()),
+    ]
+}
+
+/// The blocks of `haptic-responder.7`.
+#[must_use]
+pub fn responder_blocks() -> Vec<Block> {
+    vec![
+        ("SYNOPSIS", synopsis(&RESPOND)),
+        ("OPTIONS", options(&RESPOND)),
+        ("ENVIRONMENT", environment(&RESPOND)),
+        ("METRICS", metrics_list(responder::metrics::FAMILIES)),
+        ("EXIT", exit_codes()),
+    ]
+}
+
 /// Fills every slot of a page.
 ///
 /// # Errors
 /// [`PageError`] when slots and blocks do not match one to one.
-pub fn page(template: &str) -> Result<String, PageError> {
-    let blocks: [(&'static str, String); 5] = [
-        ("SYNOPSIS", synopsis()),
-        ("OPTIONS", options()),
-        ("ENVIRONMENT", environment()),
-        ("METRICS", metrics_list()),
-        ("EXIT", exit_codes()),
-    ];
+pub fn page(template: &str, blocks: &[Block]) -> Result<String, PageError> {
     let mut filled: Vec<&str> = Vec::new();
     let mut text = String::new();
     for line in template.lines() {
@@ -63,7 +85,7 @@ pub fn page(template: &str) -> Result<String, PageError> {
             }
         }
     }
-    for (name, _) in &blocks {
+    for (name, _) in blocks {
         if !filled.contains(name) {
             return Err(PageError::MissingSlot(name));
         }
@@ -71,17 +93,24 @@ pub fn page(template: &str) -> Result<String, PageError> {
     Ok(text)
 }
 
-fn synopsis() -> String {
+/// What stands behind the name in a synopsis.
+#[must_use]
+pub fn synopsis<K>(command: &Command<K>) -> String {
     let mut text = String::new();
-    for flag in DAEMON.flags {
+    for operand in command.operands {
+        let _ = writeln!(text, ".Ar {}", counted(operand));
+    }
+    for flag in command.flags {
         let _ = writeln!(text, ".Op {}", spelled(flag));
     }
     text
 }
 
-fn options() -> String {
+/// The list of a command's flags.
+#[must_use]
+pub fn options<K>(command: &Command<K>) -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
-    for flag in DAEMON.flags {
+    for flag in command.flags {
         let _ = writeln!(text, ".It {}", spelled(flag));
         let _ = writeln!(text, "{}", flag.man);
         if let Some(default) = flag.default {
@@ -92,18 +121,22 @@ fn options() -> String {
     text
 }
 
-fn environment() -> String {
+/// The list of a command's variables, those that no flag stands for.
+#[must_use]
+pub fn environment<K>(command: &Command<K>) -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
-    for EnvVar { name, man, .. } in DAEMON.env {
+    for EnvVar { name, man, .. } in command.env {
         let _ = writeln!(text, ".It Ev {name}\n{man}");
     }
     text.push_str(".El\n");
     text
 }
 
-fn metrics_list() -> String {
+/// The list of metrics families.
+#[must_use]
+pub fn metrics_list(families: &[&metrics::Family]) -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
-    for family in metrics::FAMILIES {
+    for family in families {
         let _ = write!(text, ".It Li {}", family.name);
         if !family.labels.is_empty() {
             let _ = write!(text, " Brq Li {}", family.labels.join(" , "));
@@ -114,7 +147,9 @@ fn metrics_list() -> String {
     text
 }
 
-fn exit_codes() -> String {
+/// The list of exit codes.
+#[must_use]
+pub fn exit_codes() -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
     for exit in Exit::ALL {
         let _ = writeln!(text, ".It {}", exit.code());
@@ -150,6 +185,7 @@ mod tests {
 
     #[test]
     fn slots_and_blocks_match_one_to_one() {
+        let page = |template: &str| page(template, &daemon_blocks());
         assert_eq!(page(""), Err(PageError::MissingSlot("SYNOPSIS")));
         assert_eq!(
             page(".\\\" @NOTHING@\n"),

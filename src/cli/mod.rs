@@ -9,26 +9,36 @@ pub mod config;
 pub mod exit;
 pub mod help;
 pub mod man;
+pub mod respond;
 pub mod table;
 pub mod value;
 
 use std::ffi::OsString;
 
 pub use args::UsageError;
-pub use config::{Config, Credentials};
+pub use config::{Config, Credentials, DaemonArgs};
 pub use exit::Exit;
+pub use respond::Respond;
 pub use value::{Durability, FileMode, LogFormat};
+
+use args::{Asked, split};
+use table::{DAEMON, RESPOND};
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invocation {
     /// Run the daemon.
     Run(Box<Config>),
+    /// Run the responder alone.
+    Respond(Box<Respond>),
     /// Print this help and exit 0.
     Help(String),
     /// Print this version and exit 0.
     Version(String),
 }
+
+/// The verb that runs the responder alone; without a verb the daemon runs.
+const RESPOND_VERB: &str = "respond";
 
 /// Reads a daemon's command line, without the program's name. The last of a repeated
 /// flag counts; help and version win over everything behind them.
@@ -41,14 +51,49 @@ pub fn parse(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Invocation, UsageError> {
     let words: Vec<OsString> = args.collect();
-    match args::daemon_words(&words)? {
-        args::Asked::Help { short } => Ok(Invocation::Help(help::help(&table::DAEMON, short))),
-        args::Asked::Version => Ok(Invocation::Version(help::version(&table::DAEMON))),
-        args::Asked::Run(values) => {
-            let args = args::DaemonArgs::from_words(&values)?;
+    match words.first() {
+        Some(word) if word == RESPOND_VERB => respond(words.get(1..).unwrap_or(&[]), env),
+        Some(word) => match near_verb(word) {
+            Some(error) => Err(error),
+            None => daemon(&words, env),
+        },
+        None => daemon(&words, env),
+    }
+}
+
+fn daemon(
+    words: &[OsString],
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Invocation, UsageError> {
+    match split(&DAEMON, words)? {
+        Asked::Help { short } => Ok(Invocation::Help(help::help(&DAEMON, short))),
+        Asked::Version => Ok(Invocation::Version(help::version(DAEMON.name))),
+        Asked::Run(typed) => {
+            let args = DaemonArgs::from_words(&typed)?;
             Ok(Invocation::Run(Box::new(Config::new(args, env)?)))
         }
     }
+}
+
+fn respond(
+    words: &[OsString],
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Invocation, UsageError> {
+    match split(&RESPOND, words)? {
+        Asked::Help { short } => Ok(Invocation::Help(help::help(&RESPOND, short))),
+        Asked::Version => Ok(Invocation::Version(help::version(DAEMON.name))),
+        Asked::Run(typed) => Ok(Invocation::Respond(Box::new(Respond::new(&typed, env)?))),
+    }
+}
+
+/// A first word that is almost the verb.
+fn near_verb(word: &OsString) -> Option<UsageError> {
+    let given = word.to_str().filter(|w| !w.starts_with('-'))?;
+    let nearest = args::nearest(given, &mut std::iter::once(RESPOND_VERB))?;
+    Some(UsageError::UnknownVerb {
+        given: given.to_owned(),
+        nearest: Some(nearest),
+    })
 }
 
 /// A variable of the process's own environment; bytes that are no UTF-8 become
@@ -69,9 +114,9 @@ pub fn print(text: &str) {
 
 /// Says on standard error why the command line cannot be used.
 #[allow(clippy::print_stderr)]
-pub fn complain(error: &UsageError) {
+pub fn complain(name: &str, error: &UsageError) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{}: {error}", table::DAEMON.name);
+    let _ = writeln!(std::io::stderr().lock(), "{name}: {error}");
 }
 
 #[cfg(test)]

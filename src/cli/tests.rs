@@ -68,6 +68,7 @@ fn every_flag_with_a_value_counts() {
         ("worker-socket", "w.sock", "/run/w.sock"),
         ("listen", "127.0.0.1:1", "[::1]:0"),
         ("metrics-listen", "127.0.0.1:2", ":0"),
+        ("check-listen", "127.0.0.1:3", ":9777"),
         ("state-file", ".a", ".b.json"),
         ("reload-interval-min", "0", "500ms"),
         ("reload-timeout", "1s", "30s"),

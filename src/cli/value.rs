@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::http::addr::ListenAddr;
+use crate::responder::kv::Weights;
 use crate::store::lock::LOCK_FILE;
 use crate::store::mounts::{LKG_DIR, TMP_DIR};
 use crate::store::transfer::COPY_NAME;
@@ -25,6 +26,9 @@ pub const MAX_STATE_FILE_BYTES: usize = 200;
 
 /// A session that lasts longer than an hour is not waited for: the next reload lets it end.
 const MAX_DELETE_GRACE: Duration = Duration::from_secs(3600);
+
+/// A store that is away for longer than that is no matter of starting up any more.
+const MAX_SYNC_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The least reload timeout: a refusal of a large configuration needs part of it.
 const MIN_RELOAD_TIMEOUT: Duration = Duration::from_secs(1);
@@ -76,7 +80,7 @@ impl fmt::Debug for FileMode {
 }
 
 /// What a value should have been: the rest of the sentence "expected …".
-pub(super) type Expected = String;
+pub type Expected = String;
 
 /// A directory or socket path: any bytes, but some.
 pub(super) fn path(text: &OsStr) -> Result<PathBuf, Expected> {
@@ -87,7 +91,7 @@ pub(super) fn path(text: &OsStr) -> Result<PathBuf, Expected> {
 }
 
 /// Text for a parser that wants UTF-8.
-fn utf8(text: &OsStr) -> Result<&str, Expected> {
+pub(super) fn utf8(text: &OsStr) -> Result<&str, Expected> {
     text.to_str().ok_or_else(|| "text in UTF-8".into())
 }
 
@@ -233,6 +237,33 @@ pub(super) fn listen(text: &OsStr) -> Result<String, Expected> {
     match text.parse::<ListenAddr>() {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err("an address like :5555, 127.0.0.1:5555 or [::1]:5555".into()),
+    }
+}
+
+/// A listen address, or `off` (an empty word means the same).
+pub(super) fn listen_or_off(text: &OsStr) -> Result<Option<String>, Expected> {
+    if text.is_empty() || text == "off" {
+        return Ok(None);
+    }
+    let address = listen(text).map_err(|expected| format!("{expected}, or off"))?;
+    Ok(Some(address))
+}
+
+/// `set` or `keep`: whether answers carry weights.
+pub(super) fn weights(text: &OsStr) -> Result<Weights, Expected> {
+    match text.to_str() {
+        Some("set") => Ok(Weights::Set),
+        Some("keep") => Ok(Weights::Keep),
+        Some(_) | None => Err("set or keep".into()),
+    }
+}
+
+/// How long the first read of the store may take; 0 is no limit.
+pub(super) fn sync_deadline(text: &OsStr) -> Result<Option<Duration>, Expected> {
+    match within(text, Duration::ZERO, MAX_SYNC_DEADLINE) {
+        Some(Duration::ZERO) => Ok(None),
+        Some(time) => Ok(Some(time)),
+        None => Err("a time from 0 to 1h, like 15s or 1m".into()),
     }
 }
 

@@ -4,32 +4,17 @@
 //! one command a line, no payload mark where none is meant, payloads that end. What a
 //! command means, and whether its words are right, is not looked at.
 
-use super::version::HaproxyVersion;
-use crate::wire::limits::{MAX_COMMAND_LINE_BYTES, MAX_COMMAND_WORDS, MAX_PAYLOAD_BYTES};
+use crate::wire::limits::{MAX_COMMAND_LINE_BYTES, MAX_COMMAND_WORDS};
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
+
+pub use crate::format::payload::{MAX_PAYLOAD_LINE_BYTES, payload_budget};
 
 /// How long HAProxy may take for one command, waits not counted.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
 /// Ends a payload. Seven characters is what HAProxy takes before 3.4.
 const TERMINATOR: &str = "E_O_F";
-/// One line of a payload. A line larger than HAProxy's buffer never completes on 3.4
-/// and keeps a thread busy for ever.
-pub const MAX_PAYLOAD_LINE_BYTES: usize = 12 * 1024;
-/// A payload command from 3.4 on, below its own limit of 128 KiB
-/// (`tune.cli.max-payload-size`).
-pub const MAX_PAYLOAD_BYTES_3_4: usize = 120 * 1024;
-
-/// What one payload command may have in all, line and terminator included.
-#[must_use]
-pub fn payload_budget(version: &HaproxyVersion) -> usize {
-    if version.at_least(3, 4) {
-        MAX_PAYLOAD_BYTES_3_4
-    } else {
-        MAX_PAYLOAD_BYTES
-    }
-}
 
 /// The bytes of one command, its last LF included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,6 +241,8 @@ impl Error for CommandFault {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::payload::MAX_PAYLOAD_BYTES_3_4;
+    use crate::wire::limits::MAX_PAYLOAD_BYTES;
 
     #[test]
     fn what_goes_on_the_wire() {

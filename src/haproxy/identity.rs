@@ -3,7 +3,7 @@
 //! A pid alone can come again; with the start time in microseconds it does not. A
 //! reply that lacks one of the fields is no reply: nothing is guessed.
 
-use super::version::HaproxyVersion;
+use crate::format::HaproxyVersion;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt;

@@ -99,23 +99,45 @@ pub fn read(
     kind: Kind,
     deadline: Deadline,
 ) -> Result<Listing, InventoryError> {
-    let dump = worker
-        .dump(kind.command(), deadline)
+    let mut parser = Parser::new(kind);
+    let mut fault = None;
+    worker
+        .each_row(kind.command(), deadline, &mut |row| match parser.row(row) {
+            Ok(()) => true,
+            Err(error) => {
+                fault = Some(error);
+                false
+            }
+        })
         .map_err(InventoryError::Dump)?;
-    parse(kind, &dump)
+    match fault {
+        None => Ok(parser.end()),
+        Some(error) => Err(error),
+    }
 }
 
-/// Parses what the command printed. Bytes that are no UTF-8 are replaced: such a name
-/// is nobody's manifest path.
-///
-/// # Errors
-///
-/// `Row` or `TooMany`.
-pub fn parse(kind: Kind, dump: &[u8]) -> Result<Listing, InventoryError> {
-    let text = String::from_utf8_lossy(dump);
-    let mut listing = Listing::default();
-    let mut section = Section::None;
-    for row in text.split_terminator('\n') {
+/// Takes a listing row by row. Bytes that are no UTF-8 are replaced: such a name is
+/// nobody's manifest path.
+struct Parser {
+    kind: Kind,
+    listing: Listing,
+    section: Section,
+}
+
+impl Parser {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            listing: Listing::default(),
+            section: Section::None,
+        }
+    }
+
+    /// One row, without its LF.
+    fn row(&mut self, row: &[u8]) -> Result<(), InventoryError> {
+        let kind = self.kind;
+        let row = &*String::from_utf8_lossy(row);
+        let listing = &mut self.listing;
         let error = || InventoryError::Row {
             kind,
             row: row.chars().take(200).collect(),
@@ -126,15 +148,14 @@ pub fn parse(kind: Kind, dump: &[u8]) -> Result<Listing, InventoryError> {
         match kind {
             Kind::Maps => {
                 if !row.starts_with('#') {
-                    listing
-                        .names
-                        .push(map_name(row).ok_or_else(error)?.to_owned());
+                    let name = map_name(row).ok_or_else(error)?;
+                    listing.names.push(name.to_owned());
                 }
             }
             Kind::CrtLists => listing.names.push(row.to_owned()),
-            Kind::Certs | Kind::CaFiles | Kind::CrlFiles => match (row, section) {
-                ("# transaction", _) => section = Section::Transaction,
-                ("# filename", _) => section = Section::Filename,
+            Kind::Certs | Kind::CaFiles | Kind::CrlFiles => match (row, self.section) {
+                ("# transaction", _) => self.section = Section::Transaction,
+                ("# filename", _) => self.section = Section::Filename,
                 (_, Section::None) => return Err(error()),
                 (_, Section::Transaction) => {
                     let name = row.strip_prefix('*').ok_or_else(error)?;
@@ -149,15 +170,19 @@ pub fn parse(kind: Kind, dump: &[u8]) -> Result<Listing, InventoryError> {
                 }
             },
         }
-        if listing.names.len() + listing.open.len() > MAX_INVENTORY_ROWS {
-            return Err(InventoryError::TooMany { kind });
+        match listing.names.len() + listing.open.len() > MAX_INVENTORY_ROWS {
+            true => Err(InventoryError::TooMany { kind }),
+            false => Ok(()),
         }
     }
-    for names in [&mut listing.names, &mut listing.open] {
-        names.sort_unstable();
-        names.dedup();
+
+    fn end(mut self) -> Listing {
+        for names in [&mut self.listing.names, &mut self.listing.open] {
+            names.sort_unstable();
+            names.dedup();
+        }
+        self.listing
     }
-    Ok(listing)
 }
 
 #[derive(Clone, Copy)]
@@ -247,6 +272,14 @@ impl Error for InventoryError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(kind: Kind, dump: &[u8]) -> Result<Listing, InventoryError> {
+        let mut parser = Parser::new(kind);
+        for row in dump.split_inclusive(|&b| b == b'\n') {
+            parser.row(row.strip_suffix(b"\n").unwrap())?;
+        }
+        Ok(parser.end())
+    }
 
     fn names(kind: Kind, dump: &str) -> Vec<String> {
         parse(kind, dump.as_bytes()).unwrap().names

@@ -9,15 +9,18 @@ use super::batch::crt_lists::{self, Stored};
 use super::deletes::{Key, Queue};
 use super::identity::Identity;
 use super::inventory::{self, Kind, Listing};
-use super::ops::{Content, MapCheck, Touched, TouchedBackend, TouchedServer, map_file, pem};
+use super::map_compare::{self, Compared, Sides};
+use super::ops::{Content, MapCheck, Touched, TouchedBackend, TouchedServer};
+use super::rows::Rows;
 use super::servers_state::{self, ServerRow};
 use super::wait::{Deadline, pause};
 use super::worker::{DumpError, WorkerSocket};
 use crate::clock::Clock;
 use crate::error::Chain;
-use crate::wire::limits::MAX_MAP_ROWS;
+use crate::format::pem;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 use std::time::Duration;
 
 /// How long one look at everything may take.
@@ -133,8 +136,23 @@ struct Look<'a> {
     deadline: Deadline,
 }
 
-/// `Ok(None)` agrees, `Ok(Some)` differs, `Err` is unverified.
-type Compared = Result<Option<String>, String>;
+/// A map and its file.
+struct OneMap<'a> {
+    look: &'a Look<'a>,
+    path: &'a str,
+}
+
+impl Sides for OneMap<'_> {
+    fn file(&self) -> Result<Box<dyn Read + '_>, String> {
+        self.look.content.open(self.path)
+    }
+
+    fn rows(&self) -> Result<Rows<'_>, String> {
+        let command = format!("show map {}", self.path);
+        let rows = self.look.worker.rows(&command, self.look.deadline);
+        rows.map_err(|error| Chain(&error).to_string())
+    }
+}
 
 impl Look<'_> {
     fn same_worker(&self, expected: Identity) -> Result<(), Void> {
@@ -204,21 +222,7 @@ impl Look<'_> {
     }
 
     fn map(&self, path: &str, check: MapCheck) -> Compared {
-        let file = self.content.read(path)?;
-        let wanted = map_file::parse(&file).map_err(|fault| fault.words)?;
-        let dump = self
-            .worker
-            .dump(&format!("show map {path}"), self.deadline)
-            .map_err(|error| Chain(&error).to_string())?;
-        let seen = map_rows(&dump)?;
-        if wanted.len().max(seen.len()) > MAX_MAP_ROWS {
-            return Err(format!("the map has more than {MAX_MAP_ROWS} entries"));
-        }
-        let wanted: Vec<Pair<'_>> = wanted.iter().map(|e| (e.key, e.value)).collect();
-        Ok(match check {
-            MapCheck::Sequence => sequence(&wanted, &seen),
-            MapCheck::Entries => entries(&wanted, &seen),
-        })
+        map_compare::compare(&OneMap { look: self, path }, check)
     }
 
     fn backend(&self, name: &str, wanted: &TouchedBackend) -> Compared {
@@ -376,107 +380,22 @@ fn differing(row: &ServerRow, wanted: &TouchedServer) -> Option<String> {
     None
 }
 
-type Pair<'a> = (&'a [u8], &'a [u8]);
-
-/// `0x<hex> key value`; a row of another form means a key with an LF in it.
-fn map_rows(dump: &[u8]) -> Result<Vec<Pair<'_>>, String> {
-    let rows = dump.split(|&b| b == b'\n').filter(|row| !row.is_empty());
-    rows.map(|row| {
-        let rest = row.strip_prefix(b"0x")?;
-        let (_, rest) = split_at_blank(rest)?;
-        Some(split_at_blank(rest).unwrap_or((rest, b"")))
-    })
-    .collect::<Option<_>>()
-    .ok_or_else(|| "a row of the map is not understood".to_owned())
-}
-
-fn split_at_blank(bytes: &[u8]) -> Option<Pair<'_>> {
-    let at = bytes.iter().position(|&b| b == b' ')?;
-    let (before, after) = bytes.split_at_checked(at)?;
-    Some((before, after.get(1..)?))
-}
-
-fn sequence(wanted: &[Pair<'_>], seen: &[Pair<'_>]) -> Option<String> {
-    if let Some(at) = wanted.iter().zip(seen).position(|(one, two)| one != two) {
-        return Some(format!("entry {} of {} differs", at + 1, wanted.len()));
-    }
-    (wanted.len() != seen.len()).then(|| {
-        format!(
-            "the file has {} entries and the worker {}",
-            wanted.len(),
-            seen.len()
-        )
-    })
-}
-
-fn entries(wanted: &[Pair<'_>], seen: &[Pair<'_>]) -> Option<String> {
-    // Stable, so the values of one key keep their order; nothing is copied but pointers.
-    let by_key = |pairs: &[Pair<'_>]| {
-        let mut order: Vec<usize> = (0..pairs.len()).collect();
-        order.sort_by(|one, two| {
-            pairs
-                .get(*one)
-                .map(|p| p.0)
-                .cmp(&pairs.get(*two).map(|p| p.0))
-        });
-        order
-    };
-    let (left, right) = (by_key(wanted), by_key(seen));
-    let at = |pairs: &[Pair<'_>], order: &[usize], place: usize| -> Option<(Vec<u8>, Vec<u8>)> {
-        let pair = pairs.get(*order.get(place)?)?;
-        Some((pair.0.to_vec(), pair.1.to_vec()))
-    };
-    let place = (0..left.len().max(right.len()))
-        .find(|place| at(wanted, &left, *place) != at(seen, &right, *place))?;
-    let (key, _) = at(wanted, &left, place).or_else(|| at(seen, &right, place))?;
-    let shown = String::from_utf8_lossy(key.get(..80).unwrap_or(&key)).into_owned();
-    Some(format!("the values of {shown:?} differ"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_maps() {
-        let rows = map_rows(b"0x1f a b c\n0x2 k \n0x3 k\n").unwrap();
-        let wanted: [Pair<'_>; 3] = [(b"a", b"b c"), (b"k", b""), (b"k", b"")];
-        assert_eq!(rows, wanted);
-        assert!(map_rows(b"0x1 a b\nlost c\n").is_err());
-        assert!(map_rows(b"0x1\n").is_err());
-        assert!(map_rows(b"").unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_replaced_map_is_compared_in_order_and_others_by_key() {
-        fn pairs(text: &str) -> Vec<Pair<'_>> {
-            let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-            words.chunks(2).map(|pair| (pair[0], pair[1])).collect()
-        }
-        let file = pairs("a 1 b 2 a 3");
-        for (seen, in_order, by_key) in [
-            ("a 1 b 2 a 3", true, true),
-            ("b 2 a 1 a 3", false, true),
-            ("a 3 b 2 a 1", false, false),
-            ("a 1 b 2", false, false),
-            ("a 1 b 2 a 3 a 3", false, false),
-            ("a 1 b 2 a 3 c 4", false, false),
-        ] {
-            let seen = pairs(seen);
-            assert_eq!(sequence(&file, &seen).is_none(), in_order);
-            assert_eq!(entries(&file, &seen).is_none(), by_key);
-        }
-    }
-
-    #[test]
     fn an_agent_may_change_weight_and_state() {
         let row = |agent| ServerRow {
+            backend: "b".to_owned(),
             name: "s".to_owned(),
             address: "::1".to_owned(),
             port: "80".to_owned(),
             admin: 1 | 4,
             weight: 7,
+            base_weight: 1,
             agent,
+            agent_at: ("-".to_owned(), "0".to_owned()),
         };
         let wanted = |weight, admin, port| TouchedServer {
             deleted: false,

@@ -1,4 +1,4 @@
-//! `show servers state` of one backend.
+//! `show servers state`, of one backend or of all.
 //!
 //! Fields are taken by their place, which the first line of the listing vouches for
 //! (format 1). A row that is not understood spoils the listing.
@@ -10,6 +10,7 @@ use std::net::IpAddr;
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerRow {
+    pub(crate) backend: String,
     pub(crate) name: String,
     /// As printed; `-` when it has none.
     pub(crate) address: String,
@@ -17,8 +18,12 @@ pub(crate) struct ServerRow {
     /// A bit mask: 1 maintenance, 8 drain, others come from files and tracking.
     pub(crate) admin: u32,
     pub(crate) weight: u32,
+    /// The weight that its percentages count from.
+    pub(crate) base_weight: u32,
     /// A bit mask: 4 when its agent is asked, who may change weight and state.
     pub(crate) agent: u32,
+    /// Where its agent is, as printed; `-` and `0` when it has none.
+    pub(crate) agent_at: (String, String),
 }
 
 impl ServerRow {
@@ -38,7 +43,22 @@ pub(crate) fn read(
     backend: &str,
     deadline: Deadline,
 ) -> Result<Vec<ServerRow>, DumpError> {
-    let command = format!("show servers state {backend}");
+    run(worker, format!("show servers state {backend}"), deadline)
+}
+
+/// The servers of all backends, in HAProxy's order.
+pub(crate) fn read_all(
+    worker: &WorkerSocket,
+    deadline: Deadline,
+) -> Result<Vec<ServerRow>, DumpError> {
+    run(worker, "show servers state".to_owned(), deadline)
+}
+
+fn run(
+    worker: &WorkerSocket,
+    command: String,
+    deadline: Deadline,
+) -> Result<Vec<ServerRow>, DumpError> {
     let dump = worker.dump(&command, deadline)?;
     parse(&String::from_utf8_lossy(&dump)).map_err(|what| DumpError::Refused {
         command,
@@ -67,12 +87,15 @@ fn row(line: &str) -> Option<ServerRow> {
     let text = |place: usize| fields.get(place - 1).map(|f| (*f).to_owned());
     let number = |place: usize| fields.get(place - 1)?.parse::<u32>().ok();
     Some(ServerRow {
+        backend: text(2)?,
         name: text(4)?,
         address: text(5)?,
         admin: number(7)?,
         weight: number(8)?,
+        base_weight: number(9)?,
         agent: number(15)?,
         port: text(19)?,
+        agent_at: (text(24)?, text(25)?),
     })
 }
 
@@ -85,7 +108,7 @@ mod tests {
     #[test]
     fn fields_by_their_place() {
         let rows = parse(&format!(
-            "{HEADER}3 b 1 s1 127.0.0.1 2 8 7 1 0 1 0 0 0 4 0 0 - 8080 - 0 0 - - 0\n\n"
+            "{HEADER}3 b 1 s1 127.0.0.1 2 8 7 1 0 1 0 0 0 4 0 0 - 8080 - 0 0 - ::1 9777\n\n"
         ))
         .unwrap();
         let row = rows.first().unwrap();
@@ -93,6 +116,8 @@ mod tests {
             (row.name.as_str(), row.admin, row.weight, row.agent),
             ("s1", 8, 7, 4)
         );
+        assert_eq!((row.backend.as_str(), row.base_weight), ("b", 1));
+        assert_eq!(row.agent_at, ("::1".to_owned(), "9777".to_owned()));
         let ip = "127.0.0.1".parse().unwrap();
         assert!(row.has_address(ip, Some(8080)) && row.has_address(ip, None));
         assert!(!row.has_address(ip, Some(80)));

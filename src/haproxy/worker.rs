@@ -2,11 +2,12 @@
 //!
 //! Each question is a connection of its own, read to the end of the stream, so that
 //! nothing inside a listing can be taken for its end. A listing counts only with the
-//! version line behind it: HAProxy prints that last, a cut answer lacks it.
+//! version line behind it: HAProxy prints that last, a cut answer lacks it. Listings
+//! that may be long are read [row by row](Rows).
 
 use super::identity::WorkerInfo;
+use super::rows::{MAX_ROW_BYTES, Rows};
 use super::socket::{Connection, Ended, SocketError};
-use super::version::HaproxyVersion;
 use super::wait::Deadline;
 use std::error::Error;
 use std::fmt;
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// The whole of `show info float` has about 4 KiB.
 const MAX_INFO_BYTES: usize = 256 * 1024;
-/// All files of one manifest may hold 64 MiB, and a listed row is longer than its line.
-pub const MAX_DUMP_BYTES: usize = 160 * 1024 * 1024;
+/// A listing that is held as a whole: the servers of one backend, the rows of a
+/// crt-list, what is known of one certificate.
+pub const MAX_DUMP_BYTES: usize = 16 * 1024 * 1024;
 
 /// The address of a worker's stats socket. Holds no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +72,42 @@ impl WorkerSocket {
     /// except for certificates below admin level, see [`cli_level`](Self::cli_level).
     pub fn dump(&self, command: &str, deadline: Deadline) -> Result<Vec<u8>, DumpError> {
         let body = self.tagged(command, deadline)?;
-        match severity(&body) {
-            Some(_) => Err(DumpError::Refused {
-                command: command.to_owned(),
-                words: shortened(&body),
-            }),
-            None => Ok(body),
+        match is_tagged(&body) {
+            true => Err(refused(command, &body)),
+            false => Ok(body),
         }
+    }
+
+    /// Runs one listing command and hands each row it prints to `take`, as it comes.
+    /// False stops the reading: what was seen stands by itself then, and whether the
+    /// answer was whole is not known.
+    ///
+    /// # Errors
+    ///
+    /// As [`dump`](Self::dump), without `TooBig`. Rows handed out before mean nothing.
+    pub fn each_row(
+        &self,
+        command: &str,
+        deadline: Deadline,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), DumpError> {
+        let mut rows = self.rows(command, deadline)?;
+        while let Some(row) = rows.next_row()? {
+            if !take(row) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one listing command; its rows are to be read. A refusal comes as an error
+    /// in place of the first row.
+    ///
+    /// # Errors
+    ///
+    /// [`DumpError`].
+    pub fn rows(&self, command: &str, deadline: Deadline) -> Result<Rows<'static>, DumpError> {
+        self.raw_rows(command, deadline).map(Rows::without_tags)
     }
 
     /// What this socket lets its clients do. Below `admin`, certificate listings are
@@ -101,37 +132,42 @@ impl WorkerSocket {
 
     /// The answer to one command with severity tags, framing and version line removed.
     fn tagged(&self, command: &str, deadline: Deadline) -> Result<Vec<u8>, DumpError> {
+        let mut rows = self.raw_rows(command, deadline)?;
+        let mut body = Vec::new();
+        while let Some(row) = rows.next_row()? {
+            if body.len() + row.len() > MAX_DUMP_BYTES {
+                return Err(DumpError::TooBig {
+                    command: command.to_owned(),
+                });
+            }
+            body.extend_from_slice(row);
+            body.push(b'\n');
+        }
+        Ok(body)
+    }
+
+    fn raw_rows(&self, command: &str, deadline: Deadline) -> Result<Rows<'static>, DumpError> {
         if !sendable(command) {
             return Err(DumpError::Unsendable {
                 command: command.to_owned(),
             });
         }
         let line = format!("set severity-output number;{command};show version");
-        let reply = self
-            .ask(&line, MAX_DUMP_BYTES, deadline)
-            .map_err(DumpError::Socket)?;
-        let Reply::Whole(mut bytes) = reply else {
-            return Err(DumpError::TooBig {
-                command: command.to_owned(),
-            });
-        };
-        let Some(length) = body(&bytes).map(<[u8]>::len) else {
-            return Err(DumpError::Cut {
-                command: command.to_owned(),
-                bytes: bytes.len(),
-            });
-        };
-        // The body stands behind one LF; a listing may be large and is not copied.
-        bytes.truncate(1 + length);
-        bytes.drain(..1);
-        Ok(bytes)
+        let mut connection = self.send(&line, deadline).map_err(DumpError::Socket)?;
+        let source = Box::new(move |buffer: &mut [u8]| connection.read(buffer, deadline));
+        Ok(Rows::new(command, source))
     }
 
-    fn ask(&self, line: &str, cap: usize, deadline: Deadline) -> Result<Reply, SocketError> {
+    fn send(&self, line: &str, deadline: Deadline) -> Result<Connection, SocketError> {
         let mut connection = Connection::open(&self.path, deadline)?;
         connection
             .write(format!("{line}\n").as_bytes(), deadline)
             .map_err(|error| error.source)?;
+        Ok(connection)
+    }
+
+    fn ask(&self, line: &str, cap: usize, deadline: Deadline) -> Result<Reply, SocketError> {
+        let mut connection = self.send(line, deadline)?;
         let mut reply = Vec::new();
         Ok(match connection.read_to_end(&mut reply, cap, deadline)? {
             Ended::Eof => Reply::Whole(reply),
@@ -158,24 +194,15 @@ fn sendable(command: &str) -> bool {
     !command.trim().is_empty() && !command.bytes().any(breaks) && !last.starts_with("<<")
 }
 
-/// `LF` (the silent first command), the dump, `LF`, `[6]: <version>`, `LF LF`.
-fn body(reply: &[u8]) -> Option<&[u8]> {
-    let rest = reply.strip_prefix(b"\n")?.strip_suffix(b"\n\n")?;
-    let start = rest
-        .iter()
-        .rposition(|&b| b == b'\n')
-        .map_or(0, |at| at + 1);
-    let (before, last) = rest.split_at_checked(start)?;
-    let version = std::str::from_utf8(last.strip_prefix(b"[6]: ")?).ok()?;
-    version.parse::<HaproxyVersion>().ok()?;
-    before.strip_suffix(b"\n")
+/// Whether it begins with `[n]: `, as messages do and listings do not.
+pub(super) fn is_tagged(body: &[u8]) -> bool {
+    matches!(body, [b'[', b'0'..=b'7', b']', b':', b' ', ..])
 }
 
-/// The digit of a leading `[n]: `.
-fn severity(body: &[u8]) -> Option<u8> {
-    match body {
-        [b'[', digit @ b'0'..=b'7', b']', b':', b' ', ..] => Some(digit - b'0'),
-        _ => None,
+pub(super) fn refused(command: &str, answer: &[u8]) -> DumpError {
+    DumpError::Refused {
+        command: command.to_owned(),
+        words: shortened(answer),
     }
 }
 
@@ -230,6 +257,11 @@ pub enum DumpError {
         /// The command.
         command: String,
     },
+    /// A row of more than [`MAX_ROW_BYTES`].
+    RowTooBig {
+        /// The command.
+        command: String,
+    },
     /// The command would not have been one line and one command; nothing was sent.
     Unsendable {
         /// The command.
@@ -252,6 +284,10 @@ impl fmt::Display for DumpError {
                 f,
                 "the answer to `{command}` is larger than {MAX_DUMP_BYTES} bytes"
             ),
+            Self::RowTooBig { command } => write!(
+                f,
+                "a row of the answer to `{command}` is larger than {MAX_ROW_BYTES} bytes"
+            ),
             Self::Unsendable { command } => {
                 write!(f, "{command:?} cannot be sent as one command")
             }
@@ -266,6 +302,7 @@ impl Error for DumpError {
             Self::Cut { .. }
             | Self::Refused { .. }
             | Self::TooBig { .. }
+            | Self::RowTooBig { .. }
             | Self::Unsendable { .. } => None,
         }
     }
@@ -274,40 +311,6 @@ impl Error for DumpError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_dump_is_what_stands_before_the_version_line() {
-        let table: [(&[u8], Option<&[u8]>); 11] = [
-            (b"\nrow\n\n[6]: 3.4.7-1\n\n", Some(b"row\n")),
-            (b"\n\n[6]: 3.0.11-1+deb13u4\n\n", Some(b"")),
-            (b"\n[6]: admin\n\n[6]: 3.2.26\n\n", Some(b"[6]: admin\n")),
-            (b"\na\n\nb\n\n[6]: 3.4.7\n\n", Some(b"a\n\nb\n")),
-            (b"\nrow\n\n[6]: 3.4.7-1\n", None),
-            (b"\nrow\n\n[6]: 3.4.", None),
-            (b"\nrow\n\n", None),
-            (b"\n[6]: 3.4.7\n\n", None),
-            (b"row\n\n[6]: 3.4.7\n\n", None),
-            (b"\nrow\n\n3.4.7\n\n", None),
-            (b"", None),
-        ];
-        for (reply, expected) in table {
-            assert_eq!(
-                body(reply),
-                expected,
-                "{:?}",
-                String::from_utf8_lossy(reply)
-            );
-        }
-    }
-
-    #[test]
-    fn no_cut_of_a_reply_is_a_dump() {
-        let whole = b"\n0x1 a [6]: 3.4.7\n0x2 b c\n\n[6]: 3.4.7-1\n\n";
-        assert!(body(whole).is_some());
-        for cut in 0..whole.len() {
-            assert_eq!(body(whole.get(..cut).unwrap()), None, "{cut}");
-        }
-    }
 
     #[test]
     fn only_one_plain_command_is_sendable() {

@@ -12,7 +12,7 @@
 //! | `conn`, `link` | one connection's phases; its bytes, each wait bounded |
 //! | [`head`], [`body`] | request heads and bodies |
 //! | [`request`], [`response`] | what a service sees and gives back |
-//! | [`auth`] | Basic credentials |
+//! | [`auth`], [`basic`] | Basic credentials, checked and written |
 //! | [`client`] | the other end: one connection, one request at a time |
 //! | [`multipart`] | form data as a stream |
 //! | [`limits`] | all bounds, with reasons |
@@ -27,6 +27,7 @@ pub mod addr;
 mod admission;
 #[cfg(feature = "agent")]
 pub mod auth;
+pub mod basic;
 #[cfg(feature = "agent")]
 pub mod body;
 #[cfg(feature = "client")]

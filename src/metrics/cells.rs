@@ -82,7 +82,7 @@ pub struct By<L, C> {
 }
 
 impl<L: Label, C> By<L, C> {
-    pub(super) fn with(make: impl Fn() -> C) -> Self {
+    pub(crate) fn with(make: impl Fn() -> C) -> Self {
         Self {
             cells: L::ALL.iter().map(|_| make()).collect(),
             label: PhantomData,
@@ -97,7 +97,7 @@ impl<L: Label, C> By<L, C> {
     }
 
     /// Every value with its cell.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (L, &C)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (L, &C)> {
         L::ALL.iter().copied().zip(&self.cells)
     }
 }
@@ -140,7 +140,7 @@ impl Histogram {
     }
 
     /// Every bound with the count of durations up to it, ascending.
-    pub(super) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
+    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let mut total: u64 = 0;
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         bounds.zip(&self.counts).map(move |(bound, count)| {
@@ -150,7 +150,7 @@ impl Histogram {
     }
 
     /// The sum of all durations in seconds.
-    pub(super) fn sum(&self) -> f64 {
+    pub(crate) fn sum(&self) -> f64 {
         Duration::from_micros(self.sum_micros.load(Relaxed)).as_secs_f64()
     }
 }

@@ -13,13 +13,13 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A text in the making.
 #[derive(Debug, Default)]
-pub(super) struct Exposition {
+pub(crate) struct Exposition {
     text: String,
 }
 
 impl Exposition {
     /// Starts a family.
-    pub(super) fn open(&mut self, family: &Family) {
+    pub(crate) fn open(&mut self, family: &Family) {
         let kind = match family.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -40,13 +40,13 @@ impl Exposition {
     }
 
     /// One sample of the family that is open; `values` belong to its labels.
-    pub(super) fn sample(&mut self, family: &Family, values: &[&str], value: u64) {
+    pub(crate) fn sample(&mut self, family: &Family, values: &[&str], value: u64) {
         self.name(family.name, family.labels, values, None);
         let _ = writeln!(self.text, " {value}");
     }
 
     /// A family without labels and with one sample, or nothing at all.
-    pub(super) fn single(&mut self, family: &Family, value: Option<f64>) {
+    pub(crate) fn single(&mut self, family: &Family, value: Option<f64>) {
         if let Some(value) = value.filter(|v| v.is_finite()) {
             self.open(family);
             let _ = writeln!(self.text, "{} {value}", family.name);
@@ -54,7 +54,7 @@ impl Exposition {
     }
 
     /// The samples of one histogram.
-    pub(super) fn histogram(&mut self, family: &Family, values: &[&str], cell: &Histogram) {
+    pub(crate) fn histogram(&mut self, family: &Family, values: &[&str], cell: &Histogram) {
         let mut count = 0;
         for (bound, upto) in cell.cumulative() {
             let le = if bound.is_finite() {
@@ -80,7 +80,7 @@ impl Exposition {
     }
 
     /// The finished text.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.text
     }
 

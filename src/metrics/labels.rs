@@ -33,7 +33,7 @@ macro_rules! labels {
         pub enum $name {
             $($(#[$vdoc])* $variant),+
         }
-        impl Label for $name {
+        impl $crate::metrics::Label for $name {
             const ALL: &'static [Self] = &[$(Self::$variant),+];
             fn as_str(self) -> &'static str {
                 match self {
@@ -43,6 +43,8 @@ macro_rules! labels {
         }
     };
 }
+
+pub(crate) use labels;
 
 impl Label for ResultMode {
     const ALL: &'static [Self] = &[

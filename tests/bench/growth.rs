@@ -9,6 +9,7 @@ use crate::measure::Times;
 use crate::support::agent::Agent;
 use haptic_agent::wire::manifest::{Manifest, ReservedPaths};
 use serde_json::Value;
+use std::time::Duration;
 
 const SIZES: [usize; 4] = [10, 100, 1000, 4096];
 const ROUNDS: usize = 40;

@@ -30,28 +30,51 @@ mod pages {
 
     #[test]
     fn help_texts_are_the_committed_ones() {
-        compare("fixtures/cli/help.txt", &help::help(&table::DAEMON, false));
-        compare(
-            "fixtures/cli/help-short.txt",
-            &help::help(&table::DAEMON, true),
+        let both = |name: &str, long: &str, short: &str| {
+            compare(&format!("fixtures/cli/{name}.txt"), long);
+            compare(&format!("fixtures/cli/{name}-short.txt"), short);
+        };
+        let (daemon, respond) = (&table::DAEMON, &table::RESPOND);
+        both(
+            "help",
+            &help::help(daemon, false),
+            &help::help(daemon, true),
+        );
+        both(
+            "respond",
+            &help::help(respond, false),
+            &help::help(respond, true),
         );
     }
 
     #[test]
-    fn the_manual_page_is_the_committed_one() {
-        let template = fs::read_to_string(in_repository("man/haptic-agent.8.in")).unwrap();
-        let page = man::page(&template).unwrap_or_else(|error| panic!("{error}"));
-        compare("man/haptic-agent.8", &page);
+    fn the_manual_pages_are_the_committed_ones() {
+        for (name, blocks) in [
+            ("man/haptic-agent.8", man::daemon_blocks()),
+            ("man/haptic-responder.7", man::responder_blocks()),
+        ] {
+            let template = fs::read_to_string(in_repository(&format!("{name}.in"))).unwrap();
+            let page =
+                man::page(&template, &blocks).unwrap_or_else(|error| panic!("{name}: {error}"));
+            compare(name, &page);
+        }
     }
 
     /// Prose names flags by hand; a flag that was renamed must not live on there.
     #[test]
     fn prose_names_only_flags_that_exist() {
-        for path in ["man/haptic-agent.8.in", "README.md"] {
+        let daemon = table::DAEMON.flags.iter().map(|f| f.long);
+        let respond = table::RESPOND.flags.iter().map(|f| f.long);
+        let known: Vec<&str> = daemon.chain(respond).collect();
+        for path in [
+            "man/haptic-agent.8.in",
+            "man/haptic-responder.7.in",
+            "README.md",
+        ] {
             let text = fs::read_to_string(in_repository(path)).unwrap();
             for named in flags_named(path, &text) {
                 assert!(
-                    table::DAEMON.flags.iter().any(|f| f.long == named),
+                    known.contains(&named.as_str()),
                     "{path} names --{named}, which does not exist"
                 );
             }
@@ -117,7 +140,7 @@ mod process {
         for (word, want) in [
             ("--help", help::help(&table::DAEMON, false)),
             ("-h", help::help(&table::DAEMON, true)),
-            ("--version", help::version(&table::DAEMON)),
+            ("--version", help::version(table::DAEMON.name)),
         ] {
             let out = run(&[word], &[]);
             assert_eq!(out.status.code(), Some(0), "{word}");

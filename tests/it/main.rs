@@ -4,6 +4,7 @@
 
 mod apply;
 mod cli;
+mod client;
 mod contract;
 mod fixtures;
 mod haproxy;

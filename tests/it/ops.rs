@@ -27,6 +27,7 @@ use haptic_agent::haproxy::{Deadline, WorkerInfo, WorkerSocket};
 use haptic_agent::wire::op::Op;
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,8 +35,11 @@ use std::time::Duration;
 struct Tree(PathBuf);
 
 impl Content for Tree {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        fs::read(self.0.join(path)).map_err(|error| format!("{path}: {error}"))
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
+        match fs::File::open(self.0.join(path)) {
+            Ok(file) => Ok(Box::new(file)),
+            Err(error) => Err(format!("{path}: {error}")),
+        }
     }
 }
 

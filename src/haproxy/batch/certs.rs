@@ -7,10 +7,11 @@
 //! that fails changes no outcome: the reload that follows resets everything.
 
 use super::run::{Runner, Stop};
-use crate::haproxy::command::{Command, MAX_PAYLOAD_BYTES_3_4};
+use crate::format::field::RuntimePath;
+use crate::format::payload::MAX_PAYLOAD_BYTES_3_4;
+use crate::format::pem::CertPem;
+use crate::haproxy::command::Command;
 use crate::haproxy::ops::expect;
-use crate::haproxy::ops::field::RuntimePath;
-use crate::haproxy::ops::pem::CertPem;
 use crate::haproxy::ops::program::{CaProgram, CertProgram, ZeroUpdates};
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;

@@ -6,9 +6,9 @@
 
 use super::run::{Runner, Stop};
 use crate::error::Chain;
+use crate::format::field::RuntimePath;
 use crate::haproxy::command::Command;
 use crate::haproxy::inventory::{self, Kind};
-use crate::haproxy::ops::field::RuntimePath;
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::worker::DumpError;
 use crate::wire::limits::MAX_PAYLOAD_BYTES;

@@ -15,6 +15,9 @@ use crate::haproxy::session;
 use crate::wire::limits::MAX_PAYLOAD_BYTES;
 use std::ops::ControlFlow;
 
+/// Chunks that are made into commands, and answered, before the next ones are.
+const CHUNKS_AT_A_TIME: usize = 64;
+
 impl Runner<'_> {
     pub(super) fn map_replace(&mut self, program: &MapReplace) -> Result<(), Stop> {
         let MapReplace { op, path, chunks } = program;
@@ -36,12 +39,19 @@ impl Runner<'_> {
 
     fn fill(&mut self, program: &MapReplace, version: u64, chunks: &[Vec<u8>]) -> Result<(), Stop> {
         let text = format!("add map @{version} {}", program.path);
+        for some in chunks.chunks(CHUNKS_AT_A_TIME) {
+            self.fill_some(program.op, &text, some)?;
+        }
+        Ok(())
+    }
+
+    fn fill_some(&mut self, op: usize, text: &str, chunks: &[Vec<u8>]) -> Result<(), Stop> {
         let commands = chunks
             .iter()
-            .map(|chunk| Command::with_payload(&text, chunk, MAX_PAYLOAD_BYTES));
+            .map(|chunk| Command::with_payload(text, chunk, MAX_PAYLOAD_BYTES));
         let commands: Vec<Command> = match commands.collect() {
             Ok(commands) => commands,
-            Err(fault) => return Err(self.fail(program.op, Outcome::TooBig, fault.to_string())),
+            Err(fault) => return Err(self.fail(op, Outcome::TooBig, fault.to_string())),
         };
         let mut refused: Option<Reply> = None;
         let exchange = self
@@ -60,7 +70,7 @@ impl Runner<'_> {
             None => Ok(()),
             Some(reply) => {
                 let outcome = Outcome::Rejected;
-                Err(self.fail(program.op, outcome, expect::words(&reply)))
+                Err(self.fail(op, outcome, expect::words(&reply)))
             }
         }
     }

@@ -19,7 +19,7 @@ mod condition;
 mod early;
 mod words;
 
-use super::version::HaproxyVersion;
+use crate::format::HaproxyVersion;
 use std::error::Error;
 use std::fmt;
 use words::Word;

@@ -1,7 +1,6 @@
 //! The whole batch is decided here, before its first byte.
 
 use super::expect::Expect;
-use super::field::{Name, RuntimePath, ServerRef};
 use super::plan::{Deletes, backend_key, server_key};
 use super::program::{
     CaProgram, CertProgram, MapDel, MapReplace, Remove, Segment, Settle, Step, Target, ZeroUpdates,
@@ -9,14 +8,18 @@ use super::program::{
 };
 use super::touched::Touched;
 use super::typed::{AdminState, TypedOp};
-use super::{Fault, NotExecutable, Outcome, map_file, pem};
+use super::{Fault, NotExecutable, Outcome};
+use crate::format::field::{Name, RuntimePath, ServerRef};
+use crate::format::{HaproxyVersion, crt_list, map_file, payload, pem};
 use crate::haproxy::batch::Batch;
-use crate::haproxy::command::{Command, payload_budget};
+use crate::haproxy::command::Command;
 use crate::haproxy::deletes::{DeleteRequest, Key, ObjectKind, Queue};
-use crate::haproxy::version::HaproxyVersion;
-use crate::wire::limits::{MAX_OPS_PER_APPLY, MAX_PAYLOAD_BYTES, MAX_WAIT_BUDGET_MS};
+use crate::wire::limits::{
+    MAX_FILES_BYTES, MAX_OPS_PER_APPLY, MAX_PAYLOAD_BYTES, MAX_WAIT_BUDGET_MS,
+};
 use crate::wire::op::Op;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::time::Duration;
 
 /// The longest inline wait, below half of the time after which HAProxy closes an idle
@@ -24,17 +27,33 @@ use std::time::Duration;
 const MAX_INLINE_WAIT_MS: u64 = 2000;
 /// What a wait may take beyond its budget.
 const WAIT_MARGIN: Duration = Duration::from_secs(2);
-/// Room in a payload for its command line beside the path, and its terminator.
-const PAYLOAD_FRAME_BYTES: usize = 64;
 
 /// File content, handed in: the bytes that the apply has just put on disk.
 pub trait Content {
-    /// The file of that manifest path.
+    /// The file of that manifest path, to be read.
     ///
     /// # Errors
     ///
-    /// There is none, or it cannot be read; in an operator's words.
-    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+    /// There is none, or it cannot be opened; in an operator's words.
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String>;
+
+    /// The whole of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); it cannot be read, or it is larger than a whole set may
+    /// be.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        self.open(path)?
+            .take(MAX_FILES_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("{path} cannot be read: {error}"))?;
+        match bytes.len() as u64 > MAX_FILES_BYTES {
+            true => Err(format!("{path} is larger than {MAX_FILES_BYTES} bytes")),
+            false => Ok(bytes),
+        }
+    }
 }
 
 /// Checks all ops and makes their commands, for a worker of that version and with
@@ -63,7 +82,8 @@ pub fn compile(
     }
     let mut typed = Vec::with_capacity(ops.len());
     for (index, op) in ops.iter().enumerate() {
-        typed.push(TypedOp::parse(op, version).map_err(at(index))?);
+        let op = TypedOp::parse(op, version).map_err(Fault::from);
+        typed.push(op.map_err(at(index))?);
     }
     let mut compiler = Compiler::new(&typed, version, content, queue);
     for (index, op) in typed.iter().enumerate() {
@@ -242,8 +262,7 @@ impl<'a> Compiler<'a> {
             }
             TypedOp::MapReplace(path) => {
                 let file = self.file(path)?;
-                let room =
-                    MAX_PAYLOAD_BYTES.saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES);
+                let room = payload::piece_room(path.as_str());
                 let chunks = map_file::chunks(&map_file::parse(&file)?, room)?;
                 self.segments.push(Segment::MapReplace(MapReplace {
                     op: at,
@@ -290,7 +309,7 @@ impl<'a> Compiler<'a> {
                     op: at,
                     path: path.clone(),
                     cert: cert.clone(),
-                    on_disk: file.map(|file| crt_list_names(&file)),
+                    on_disk: file.map(|file| crt_list::names(&file)),
                 });
                 Ok(())
             }
@@ -486,13 +505,9 @@ impl<'a> Compiler<'a> {
         self.content.read(path.as_str()).map_err(Fault::invalid)
     }
 
-    /// What a PEM payload's body may have.
-    fn pem_room(&self, path: &RuntimePath) -> usize {
-        payload_budget(self.version).saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES)
-    }
-
     fn certificate(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        let pem = pem::certificate(&self.file(path)?, self.pem_room(path))?;
+        let room = payload::pem_room(path.as_str(), self.version);
+        let pem = pem::certificate(&self.file(path)?, room)?;
         self.segments.push(Segment::Cert(CertProgram {
             op: at,
             path: path.clone(),
@@ -508,10 +523,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn authority(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        // A bundle can be cut anywhere between certificates, so no piece needs more than
-        // what one segment of the socket carries.
-        let room = MAX_PAYLOAD_BYTES.saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES);
-        let bundle = pem::bundle(&self.file(path)?, room)?;
+        let bundle = pem::bundle(&self.file(path)?, payload::piece_room(path.as_str()))?;
         self.segments.push(Segment::Ca(CaProgram {
             op: at,
             path: path.clone(),
@@ -524,17 +536,6 @@ impl<'a> Compiler<'a> {
 
 /// What `crt-base` may add to a certificate's name.
 const MAX_STORED_PREFIX_BYTES: usize = 1024;
-
-/// The first word of each row.
-fn crt_list_names(file: &[u8]) -> BTreeSet<Vec<u8>> {
-    let rows = file.split(|&b| b == b'\n').filter_map(|line| {
-        let mut words = line.split(|b| matches!(b, b' ' | b'\t' | b'\r' | b'['));
-        words.find(|word| !word.is_empty())
-    });
-    rows.filter(|word| !word.starts_with(b"#"))
-        .map(<[u8]>::to_vec)
-        .collect()
-}
 
 #[cfg(test)]
 mod tests;

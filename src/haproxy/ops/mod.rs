@@ -11,9 +11,6 @@
 
 mod compile;
 pub(crate) mod expect;
-pub(crate) mod field;
-pub(crate) mod map_file;
-pub(crate) mod pem;
 mod plan;
 pub(crate) mod program;
 pub(crate) mod touched;
@@ -160,6 +157,20 @@ impl Fault {
         Self {
             outcome: Outcome::TooBig,
             words: words.into(),
+        }
+    }
+}
+
+impl From<crate::format::Fault> for Fault {
+    fn from(fault: crate::format::Fault) -> Self {
+        use crate::format::FaultKind as K;
+        Self {
+            outcome: match fault.kind {
+                K::Invalid => Outcome::Invalid,
+                K::Unsupported => Outcome::Unsupported,
+                K::TooBig => Outcome::TooBig,
+            },
+            words: fault.words,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! a server whose backend cannot. Waits and shutdowns in front of a delete that waits
 //! are its own business: they only say how long it may take.
 
-use super::field::{Name, ServerRef};
 use super::typed::TypedOp;
+use crate::format::field::{Name, ServerRef};
 use crate::haproxy::deletes::Key;
 use std::collections::{BTreeMap, BTreeSet};
 

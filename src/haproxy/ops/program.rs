@@ -2,8 +2,8 @@
 //! and procedures that must read an answer before they go on.
 
 use super::expect::Expect;
-use super::field::{Name, RuntimePath, ServerRef};
-use super::pem::{CaBundle, CertPem};
+use crate::format::field::{Name, RuntimePath, ServerRef};
+use crate::format::pem::{CaBundle, CertPem};
 use crate::haproxy::command::Command;
 use crate::haproxy::deletes::Key;
 use std::collections::BTreeSet;

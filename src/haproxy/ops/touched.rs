@@ -3,6 +3,7 @@
 //! Composed from the ops alone, in their order: a later op on the same object wins.
 
 use super::typed::{Address, AdminState, TypedOp};
+use crate::format::field;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -68,7 +69,7 @@ impl Touched {
         touched
     }
 
-    fn server(&mut self, server: &super::field::ServerRef) -> &mut TouchedServer {
+    fn server(&mut self, server: &field::ServerRef) -> &mut TouchedServer {
         let backend = self.backends.entry(server.backend.to_string()).or_default();
         backend
             .servers
@@ -76,7 +77,7 @@ impl Touched {
             .or_default()
     }
 
-    fn backend(&mut self, name: &super::field::Name) -> &mut TouchedBackend {
+    fn backend(&mut self, name: &field::Name) -> &mut TouchedBackend {
         self.backends.entry(name.to_string()).or_default()
     }
 

@@ -1,8 +1,7 @@
 //! Ops whose fields passed their rules.
 
-use super::Fault;
-use super::field::{self, Name, RuntimePath, ServerRef, Word, required};
-use crate::haproxy::version::HaproxyVersion;
+use crate::format::field::{self, Name, RuntimePath, ServerRef, Word, required};
+use crate::format::{Fault, HaproxyVersion};
 use crate::wire::op::{Keyword, Op, OpKind};
 use std::net::IpAddr;
 

@@ -176,7 +176,8 @@ fn take_keywords(server: &mut Server, words: &[String], version: Version) -> Res
         let newer = since.filter(|(branch, _)| version >= *branch);
         let known = KEYWORDS.iter().find(|(keyword, _)| keyword == word);
         let arguments = match (known, newer) {
-            (Some((_, count)), _) | (None, Some((_, count))) => *count,
+            (Some((_, count)), _) => *count,
+            (None, Some((_, count))) => count,
             (None, None) => return Err(Reply::err(format!("unknown keyword '{word}'."))),
         };
         let argument = behind.first().map(String::as_str).unwrap_or_default();

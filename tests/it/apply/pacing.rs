@@ -148,6 +148,25 @@ fn a_scheduled_reload_that_is_refused_is_told_by_the_state() {
         assert!(!tree.contains_key("maps/new.map"));
         assert_eq!(rig.word(), "one");
         assert_eq!(leftovers(&rig.base), [""; 0]);
+        // HAProxy's verdict on these bytes is known now: it is not asked again.
+        let (asked, hits) = (reloads(&rig), "haptic_agent_known_bad_hits_total");
+        assert!(rig.agent.sample(hits) < 1.0);
+        let again = rig
+            .raw("bad again", config.as_bytes())
+            .file("maps/new.map", b"k v\n");
+        let nack = again.send(&rig.agent).json();
+        assert_eq!(nack["ok"], false, "{version}: {nack:#}");
+        assert_eq!(nack["plan_id"], "bad again");
+        assert_eq!(nack["reload"]["performed"], false);
+        assert!(
+            nack["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("frobnicate")
+        );
+        assert!((rig.agent.sample(hits) - 1.0).abs() < 0.1);
+        assert!((reloads(&rig) - asked).abs() < 0.1);
+        assert!(rig.agent.state().get("reload_pending_at").is_none());
         // A refused reload opens a window of its own.
         rig.next("p2", "two").succeed(&rig.agent, "scheduled");
         let state = fired(&rig);

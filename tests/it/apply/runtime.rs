@@ -250,3 +250,70 @@ fn a_worker_out_of_step_with_its_file_is_counted_and_reloaded() {
         assert!(site.agent.sample("haptic_runtime_map_divergence_total") >= 1.0);
     }
 }
+
+/// The highest that the resident memory of a process was since `clear` said so.
+fn highest_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let words = line.unwrap().split_whitespace();
+    words.rev().nth(1).unwrap().parse().unwrap()
+}
+
+/// Starts the measurement of [`highest_kib`] anew.
+fn clear_highest(pid: u32) -> u64 {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
+    highest_kib(pid)
+}
+
+#[test]
+fn a_huge_map_is_compared_in_little_memory() {
+    const ENTRIES: usize = 200_000;
+    const ROOM_KIB: u64 = 6 * 1024;
+    let site = site(Version::V3_4, |setup| setup);
+    let entry = |n: usize| {
+        format!("/some/longer/path/of/a/site/{n:06} backend-{n:06} with some words behind it\n")
+    };
+    let all: String = (0..ENTRIES).map(entry).collect();
+    let reload = site.change("p2", all.as_bytes(), &json!([])).mode("reload");
+    reload.succeed(&site.agent, "reload");
+    let pid = site.agent.pid();
+    let seen = || {
+        let log = site.agent.log();
+        log.matches("\"looked at what the batch changed\"").count()
+    };
+    // In order but for one entry, then wholly out of order: the map is sorted the other
+    // way round on disk, which changes nothing for lookups.
+    let reversed: String = (0..ENTRIES).rev().map(entry).collect();
+    for (plan, file) in [("p3", all), ("p4", reversed)] {
+        let file = file.replace("/000007 backend-000007 with", "/000007 other with");
+        let key = "/some/longer/path/of/a/site/000007";
+        let ops = json!([
+            {"kind": "map_del", "path": "maps/path.map", "key": key},
+            {"kind": "map_add", "path": "maps/path.map", "key": key,
+             "value": "other with some words behind it"},
+        ]);
+        let (before, looks) = (clear_highest(pid), seen());
+        let answer = site
+            .change(plan, file.as_bytes(), &ops)
+            .succeed(&site.agent, "runtime");
+        assert_eq!(answer["op_results"][0]["ok"], true);
+        wait::until("the look is over", Duration::from_secs(30), || {
+            (seen() > looks).then_some(())
+        });
+        let after = highest_kib(pid);
+        println!("{plan}: {before} KiB before, {after} KiB at most");
+        assert!(after < before + ROOM_KIB, "{plan}: {before} then {after}");
+        assert_eq!(site.agent.state()["running_plan_id"], "p2");
+        assert!(site.agent.sample("haptic_runtime_map_divergence_total") < 1.0);
+    }
+    // A difference in the middle of it is found.
+    let ops = json!([{"kind": "map_set", "path": "maps/path.map",
+        "key": "/some/longer/path/of/a/site/100000", "value": "astray"}]);
+    let file: String = (0..ENTRIES).map(entry).collect();
+    site.change("p5", file.as_bytes(), &ops)
+        .succeed(&site.agent, "runtime");
+    wait::until("the worker is repaired", Duration::from_secs(30), || {
+        (site.agent.state()["running_plan_id"] == "p5").then_some(())
+    });
+    assert!(site.agent.sample("haptic_runtime_map_divergence_total") >= 1.0);
+}

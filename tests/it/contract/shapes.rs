@@ -335,6 +335,35 @@ fn the_inventory_comes_only_when_it_changed() {
     );
 }
 
+/// A scheduled reload brings a new inventory while nobody waits for an answer: the next
+/// answer carries it.
+#[test]
+fn an_inventory_from_the_background_is_told_by_the_next_answer() {
+    let rig = Rig::with(Version::V3_4, |setup| {
+        setup.with("--reload-interval-min", "1s")
+    });
+    rig.first().succeed(&rig.agent, "reload");
+    let config = format!(
+        "{}    http-request set-header x %[path,map(maps/host.map,-)]\n",
+        rig.config("two")
+    );
+    rig.raw("p2", config.as_bytes())
+        .succeed(&rig.agent, "scheduled");
+    rig.until_state("the reload fires", |state| state["running_plan_id"] == "p2");
+    let next = || {
+        rig.raw("p3", config.as_bytes())
+            .mode("auto")
+            .succeed(&rig.agent, "noop")
+    };
+    let answer = next();
+    assert_eq!(
+        answer["runtime_inventory"]["maps"],
+        json!(["maps/host.map"]),
+        "{answer:#}"
+    );
+    assert_eq!(next().get("runtime_inventory"), None);
+}
+
 /// What differs from run to run, as `<string>`, `<number>`.
 fn mask(value: &Value) -> Value {
     const VOLATILE: [&str; 13] = [

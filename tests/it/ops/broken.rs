@@ -22,7 +22,7 @@ fn info(pid: u32, stopping: u8) -> String {
 struct None_;
 
 impl Content for None_ {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
         Err(format!("{path}: no file"))
     }
 }

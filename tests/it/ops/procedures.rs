@@ -5,6 +5,7 @@ use super::*;
 use crate::support::fake::Fake;
 use haptic_agent::haproxy::Identity;
 use std::collections::VecDeque;
+use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 
 const ME: Identity = Identity {
@@ -18,14 +19,12 @@ const KEY: &str = "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\
 struct Given;
 
 impl Content for Given {
-    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        Ok(match path.ends_with(".map") {
-            true => (0..2000)
-                .map(|n| format!("key{n} value\n"))
-                .collect::<String>(),
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
+        let text = match path.ends_with(".map") {
+            true => (0..2000).map(|n| format!("key{n} value\n")).collect(),
             false => format!("{CERT}{KEY}"),
-        }
-        .into_bytes())
+        };
+        Ok(Box::new(Cursor::new(text)))
     }
 }
 

@@ -6,7 +6,7 @@
 //! value. All lengths are bytes.
 
 use super::Fault;
-use crate::haproxy::version::HaproxyVersion;
+use super::version::HaproxyVersion;
 use crate::wire::limits::MAX_PATH_BYTES;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,27 +18,31 @@ const MAX_TIMEOUT_MS: i64 = 30_000;
 
 /// One word of a command.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Word(String);
+pub struct Word(String);
 
 /// A server's, backend's or defaults section's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name(String);
+pub struct Name(String);
 
 /// A file's name as HAProxy's runtime knows it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RuntimePath(String);
+pub struct RuntimePath(String);
 
 /// A server within its backend.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ServerRef {
-    pub(crate) backend: Name,
-    pub(crate) server: Name,
+pub struct ServerRef {
+    /// Its backend.
+    pub backend: Name,
+    /// Its name there.
+    pub server: Name,
 }
 
 macro_rules! text_of {
     ($($type:ident),*) => {$(
         impl $type {
-            pub(crate) fn as_str(&self) -> &str {
+            /// As it was given.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
@@ -60,11 +64,20 @@ impl fmt::Display for ServerRef {
 }
 
 /// A field that its kind cannot do without.
-pub(crate) fn required<'a, T: ?Sized>(field: &str, value: Option<&'a T>) -> Result<&'a T, Fault> {
+///
+/// # Errors
+///
+/// It is not there.
+pub fn required<'a, T: ?Sized>(field: &str, value: Option<&'a T>) -> Result<&'a T, Fault> {
     value.ok_or_else(|| Fault::invalid(format!("{field} is missing")))
 }
 
-pub(crate) fn word(field: &str, text: &str) -> Result<Word, Fault> {
+/// What stays one word of a command: no blank, no control character, none of `;<>\`.
+///
+/// # Errors
+///
+/// The rule that `text` breaks; so for all of these.
+pub fn word(field: &str, text: &str) -> Result<Word, Fault> {
     let rule = if text.is_empty() {
         "must not be empty"
     } else if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
@@ -77,7 +90,12 @@ pub(crate) fn word(field: &str, text: &str) -> Result<Word, Fault> {
     Err(broken(field, text, rule))
 }
 
-pub(crate) fn name(field: &str, text: &str) -> Result<Name, Fault> {
+/// What HAProxy takes as a name: letters, digits and `_.:-`, at most 255.
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn name(field: &str, text: &str) -> Result<Name, Fault> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-');
     let rule = if text.is_empty() {
         "must not be empty"
@@ -91,7 +109,12 @@ pub(crate) fn name(field: &str, text: &str) -> Result<Name, Fault> {
     Err(broken(field, text, rule))
 }
 
-pub(crate) fn path(field: &str, text: &str) -> Result<RuntimePath, Fault> {
+/// A word that names a file: at most 255 bytes, no `#`, `@` or `*` in front.
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn path(field: &str, text: &str) -> Result<RuntimePath, Fault> {
     word(field, text)?;
     let rule = if text.len() > MAX_PATH_BYTES {
         "must have at most 255 bytes"
@@ -104,7 +127,11 @@ pub(crate) fn path(field: &str, text: &str) -> Result<RuntimePath, Fault> {
 }
 
 /// A `#` in front would address an entry by its place in memory.
-pub(crate) fn map_key(text: &str) -> Result<Word, Fault> {
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn map_key(text: &str) -> Result<Word, Fault> {
     if text.starts_with('#') {
         return Err(broken("key", text, "must not start with #"));
     }
@@ -112,7 +139,11 @@ pub(crate) fn map_key(text: &str) -> Result<Word, Fault> {
 }
 
 /// What a map file can hold behind a key. May be empty.
-pub(crate) fn map_value(text: &str) -> Result<&str, Fault> {
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn map_value(text: &str) -> Result<&str, Fault> {
     let rule = if text.contains(['\n', '\r', '\0']) {
         "must be one line without CR and NUL"
     } else if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
@@ -124,7 +155,11 @@ pub(crate) fn map_value(text: &str) -> Result<&str, Fault> {
 }
 
 /// An address literal; IPv6 with or without brackets, without zone and port.
-pub(crate) fn ip(text: &str) -> Result<IpAddr, Fault> {
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn ip(text: &str) -> Result<IpAddr, Fault> {
     let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
     let parsed = match inner {
         Some(inner) => inner.parse::<Ipv6Addr>().map(IpAddr::V6),
@@ -133,22 +168,36 @@ pub(crate) fn ip(text: &str) -> Result<IpAddr, Fault> {
     parsed.map_err(|_| broken("address", text, "must be an IPv4 or IPv6 address"))
 }
 
-pub(crate) fn port(value: i64) -> Result<u16, Fault> {
+/// 1 to 65535: HAProxy wraps larger ones and takes 0 for something else.
+///
+/// # Errors
+///
+/// It is not.
+pub fn port(value: i64) -> Result<u16, Fault> {
     u16::try_from(value)
         .ok()
         .filter(|&port| port != 0)
         .ok_or_else(|| Fault::invalid(format!("port is {value} and must be 1 to 65535")))
 }
 
-pub(crate) fn weight(value: i64) -> Result<u16, Fault> {
+/// 0 to 256.
+///
+/// # Errors
+///
+/// It is not.
+pub fn weight(value: i64) -> Result<u16, Fault> {
     u16::try_from(value)
         .ok()
         .filter(|&weight| weight <= 256)
         .ok_or_else(|| Fault::invalid(format!("weight is {value} and must be 0 to 256")))
 }
 
-/// Milliseconds of a wait.
-pub(crate) fn timeout(value: i64) -> Result<u64, Fault> {
+/// Milliseconds of a wait, 1 to 30 000.
+///
+/// # Errors
+///
+/// It is not.
+pub fn timeout(value: i64) -> Result<u64, Fault> {
     u64::try_from(value)
         .ok()
         .filter(|_| (1..=MAX_TIMEOUT_MS).contains(&value))
@@ -160,7 +209,11 @@ pub(crate) fn timeout(value: i64) -> Result<u64, Fault> {
 }
 
 /// A server's keyword that HAProxy takes at runtime in this version.
-pub(crate) fn keyword_name(text: &str, version: &HaproxyVersion) -> Result<Word, Fault> {
+///
+/// # Errors
+///
+/// `Unsupported` for the ones it does not take.
+pub fn keyword_name(text: &str, version: &HaproxyVersion) -> Result<Word, Fault> {
     let name = word("keywords.name", text)?;
     let since = match text {
         "enabled" | "no-check" | "resolvers" | "init-addr" | "socks4" | "redir" | "log-proto" => {
@@ -177,7 +230,11 @@ pub(crate) fn keyword_name(text: &str, version: &HaproxyVersion) -> Result<Word,
 }
 
 /// Something that came with a version.
-pub(crate) fn needs(
+///
+/// # Errors
+///
+/// This one is older.
+pub fn needs(
     what: &str,
     (major, minor): (u32, u32),
     version: &HaproxyVersion,
@@ -192,7 +249,11 @@ pub(crate) fn needs(
 }
 
 /// A word of a crt-list row, where brackets and `#` mean something.
-pub(crate) fn crt_word(field: &str, text: &str) -> Result<Word, Fault> {
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn crt_word(field: &str, text: &str) -> Result<Word, Fault> {
     if text.contains(['[', ']']) || text.starts_with('#') {
         return Err(broken(field, text, "must not hold [ or ] nor start with #"));
     }
@@ -311,12 +372,10 @@ mod tests {
 
     #[test]
     fn keywords_depend_on_the_version() {
-        use super::super::Outcome;
+        use crate::format::FaultKind;
         let refused = |word: &str, version: &str| {
             let version = version.parse().unwrap();
-            keyword_name(word, &version)
-                .err()
-                .map(|fault| fault.outcome)
+            keyword_name(word, &version).err().map(|fault| fault.kind)
         };
         for word in [
             "enabled",
@@ -327,16 +386,19 @@ mod tests {
             "redir",
             "log-proto",
         ] {
-            assert_eq!(refused(word, "3.4.7"), Some(Outcome::Unsupported));
+            assert_eq!(refused(word, "3.4.7"), Some(FaultKind::Unsupported));
         }
-        assert_eq!(refused("init-state", "3.0.11"), Some(Outcome::Unsupported));
+        assert_eq!(
+            refused("init-state", "3.0.11"),
+            Some(FaultKind::Unsupported)
+        );
         assert_eq!(refused("init-state", "3.1.0"), None);
         for word in ["strict-maxconn", "idle-ping"] {
-            assert_eq!(refused(word, "3.1.9"), Some(Outcome::Unsupported));
+            assert_eq!(refused(word, "3.1.9"), Some(FaultKind::Unsupported));
             assert_eq!(refused(word, "3.2.0"), None);
         }
         assert_eq!(refused("check", "3.0.0"), None);
-        assert_eq!(refused("a b", "3.0.0"), Some(Outcome::Invalid));
+        assert_eq!(refused("a b", "3.0.0"), Some(FaultKind::Invalid));
     }
 
     #[test]

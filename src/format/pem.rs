@@ -5,7 +5,7 @@
 //! blank line without a word. Blocks keep their order and their bytes. Whether a
 //! certificate is any good is HAProxy's to say.
 
-use super::Fault;
+use super::{Fault, base64};
 
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
@@ -13,17 +13,23 @@ const DASHES: &str = "-----";
 
 /// A certificate with its chain and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CertPem {
+pub enum CertPem {
     /// All in one payload.
     Whole(Vec<u8>),
     /// Chain, then key: together they are above what one command holds.
-    Split { chain: Vec<u8>, key: Vec<u8> },
+    Split {
+        /// Everything but the key.
+        chain: Vec<u8>,
+        /// The key.
+        key: Vec<u8>,
+    },
 }
 
 /// Certificates in pieces that one command holds each; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CaBundle {
-    pub(crate) pieces: Vec<Vec<u8>>,
+pub struct CaBundle {
+    /// Whole certificates each, in the file's order.
+    pub pieces: Vec<Vec<u8>>,
 }
 
 struct Block<'a> {
@@ -41,8 +47,13 @@ impl Block<'_> {
     }
 }
 
-/// `room` is what a payload body may have.
-pub(crate) fn certificate(file: &[u8], room: usize) -> Result<CertPem, Fault> {
+/// A file with a certificate and its key, for commands whose payload bodies have at most
+/// `room` bytes.
+///
+/// # Errors
+///
+/// It is no PEM file, one of the two is missing, or it does not fit.
+pub fn certificate(file: &[u8], room: usize) -> Result<CertPem, Fault> {
     let blocks = blocks(file)?;
     if !blocks.iter().any(Block::is_certificate) || !blocks.iter().any(Block::is_key) {
         return Err(Fault::invalid(
@@ -68,7 +79,11 @@ pub(crate) fn certificate(file: &[u8], room: usize) -> Result<CertPem, Fault> {
 }
 
 /// As [`certificate`], for a file of CA certificates.
-pub(crate) fn bundle(file: &[u8], room: usize) -> Result<CaBundle, Fault> {
+///
+/// # Errors
+///
+/// It is no PEM file, has no certificate, or one of them does not fit.
+pub fn bundle(file: &[u8], room: usize) -> Result<CaBundle, Fault> {
     let blocks = blocks(file)?;
     let mut pieces: Vec<Vec<u8>> = Vec::new();
     for block in blocks.iter().filter(|block| block.is_certificate()) {
@@ -87,30 +102,70 @@ pub(crate) fn bundle(file: &[u8], room: usize) -> Result<CaBundle, Fault> {
     }
 }
 
+/// How many blocks of which sort a file has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Certificates.
+    pub certificates: usize,
+    /// Private keys.
+    pub keys: usize,
+    /// All others: parameters, revocation lists.
+    pub others: usize,
+}
+
+/// Counts a file's blocks.
+///
+/// # Errors
+///
+/// It is no PEM file: blocks that do not end, or that are glued together.
+pub fn contents(file: &[u8]) -> Result<Contents, Fault> {
+    let mut seen = Contents::default();
+    for block in blocks(file)? {
+        match (block.is_certificate(), block.is_key()) {
+            (true, _) => seen.certificates += 1,
+            (false, true) => seen.keys += 1,
+            (false, false) => seen.others += 1,
+        }
+    }
+    Ok(seen)
+}
+
+/// The blocks' text as it is sent: no blank lines, no CRs, nothing between them.
+///
+/// # Errors
+///
+/// As [`contents`].
+pub fn texts(file: &[u8]) -> Result<Vec<String>, Fault> {
+    let blocks = blocks(file)?;
+    Ok(blocks.into_iter().map(|block| block.text).collect())
+}
+
 /// What a certificate's file says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub struct Summary {
     /// The first certificate's serial number, see [`serial_digits`].
-    pub(crate) serial: String,
+    pub serial: String,
     /// Certificates after the first.
-    pub(crate) chain: usize,
+    pub chain: usize,
 }
 
 /// `None` when the file or its first certificate is not understood.
-pub(crate) fn summary(file: &[u8]) -> Option<Summary> {
+#[must_use]
+pub fn summary(file: &[u8]) -> Option<Summary> {
     let blocks = blocks(file).ok()?;
     let certificates: Vec<&Block<'_>> = blocks.iter().filter(|b| b.is_certificate()).collect();
     let (leaf, chain) = certificates.split_first()?;
     let lines = leaf.text.lines();
     let body: String = lines.filter(|line| !line.starts_with(DASHES)).collect();
     Some(Summary {
-        serial: serial(&base64(&body)?)?,
+        serial: serial(&base64::decode(&body)?)?,
         chain: chain.len(),
     })
 }
 
 /// Hex digits as they are compared: upper case, without zeros in front.
-pub(crate) fn serial_digits(hex: &str) -> String {
+#[must_use]
+pub fn serial_digits(hex: &str) -> String {
     let digits = hex.trim_start_matches('0').to_ascii_uppercase();
     match digits.is_empty() {
         true => "0".to_owned(),
@@ -149,28 +204,6 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     };
     let (content, rest) = rest.split_at_checked(length)?;
     Some((tag, content, rest))
-}
-
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0);
-    for c in text.trim_end_matches('=').bytes() {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from(bits >> held & 0xff).ok()?);
-        }
-    }
-    Some(bytes)
 }
 
 fn too_big(bytes: usize, room: usize) -> Fault {
@@ -235,8 +268,8 @@ fn label(rest: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Outcome;
     use super::*;
+    use crate::format::FaultKind;
 
     const CERT: &str = "-----BEGIN CERTIFICATE-----\nAAAA\nBBBB\n-----END CERTIFICATE-----\n";
     const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nKKKK\n-----END EC PRIVATE KEY-----\n";
@@ -284,8 +317,8 @@ mod tests {
             &format!("{}{KEY}", CERT.replace("AAAA", "AA\rAA")),
         ] {
             assert_eq!(
-                whole(file).unwrap_err().outcome,
-                Outcome::Invalid,
+                whole(file).unwrap_err().kind,
+                FaultKind::Invalid,
                 "{file:?}"
             );
         }
@@ -304,8 +337,8 @@ mod tests {
         assert_eq!(size(file.len() - 1).unwrap(), split);
         assert_eq!(size(2 * CERT.len()).unwrap(), split);
         assert_eq!(
-            size(2 * CERT.len() - 1).unwrap_err().outcome,
-            Outcome::TooBig
+            size(2 * CERT.len() - 1).unwrap_err().kind,
+            FaultKind::TooBig
         );
     }
 
@@ -321,8 +354,8 @@ mod tests {
         assert_eq!(pieces(2 * one), [2 * one, one]);
         assert_eq!(pieces(2 * one - 1), [one, one, one]);
         assert_eq!(
-            bundle(file.as_bytes(), one - 1).unwrap_err().outcome,
-            Outcome::TooBig
+            bundle(file.as_bytes(), one - 1).unwrap_err().kind,
+            FaultKind::TooBig
         );
         assert!(bundle(KEY.as_bytes(), 1000).is_err());
     }
@@ -339,8 +372,6 @@ mod tests {
         for cut in 0..long.len() {
             assert_eq!(serial(&long[..cut]), None);
         }
-        assert_eq!(base64("AAEC/w==").unwrap(), [0, 1, 2, 255]);
-        assert_eq!(base64("A*"), None);
         assert_eq!(serial_digits("00"), "0");
         assert_eq!(summary(CERT.as_bytes()), None, "no DER inside");
     }

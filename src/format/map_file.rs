@@ -5,36 +5,87 @@
 //! is the value; the first CR ends the line and what follows it is lost.
 
 use super::Fault;
-use crate::haproxy::command::MAX_PAYLOAD_LINE_BYTES;
+use super::payload::MAX_PAYLOAD_LINE_BYTES;
+use std::io::{BufRead, Read};
 
 /// One entry; neither part is necessarily UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) value: &'a [u8],
+pub struct Entry<'a> {
+    /// Up to the first blank.
+    pub key: &'a [u8],
+    /// The rest without outer blanks; may be empty.
+    pub value: &'a [u8],
 }
 
 /// The entries of a file, in its order, duplicates included.
 ///
-/// A line above [`MAX_PAYLOAD_LINE_BYTES`] or a NUL is refused: HAProxy would cut the
-/// one into two entries and end the other early.
-pub(crate) fn parse(file: &[u8]) -> Result<Vec<Entry<'_>>, Fault> {
-    if file.contains(&0) {
-        return Err(Fault::invalid("the map file holds a NUL byte"));
-    }
+/// # Errors
+///
+/// A line above [`MAX_PAYLOAD_LINE_BYTES`] or a NUL: HAProxy would cut the one into two
+/// entries and end the other early.
+pub fn parse(file: &[u8]) -> Result<Vec<Entry<'_>>, Fault> {
     let mut entries = Vec::new();
-    for (number, line) in file.split(|&b| b == b'\n').enumerate() {
-        if line.len() + 1 > MAX_PAYLOAD_LINE_BYTES {
-            return Err(Fault::invalid(format!(
-                "line {} of the map file has {} bytes and at most {} are possible",
-                number + 1,
-                line.len(),
-                MAX_PAYLOAD_LINE_BYTES - 1
-            )));
-        }
+    for (at, line) in file.split(|&b| b == b'\n').enumerate() {
+        check(at + 1, line)?;
         entries.extend(entry(line));
     }
     Ok(entries)
+}
+
+/// The same entries one after the other, with one line in memory.
+pub(crate) struct Reader<R> {
+    file: R,
+    line: Vec<u8>,
+    number: usize,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub(crate) fn new(file: R) -> Self {
+        Self {
+            file,
+            line: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The next entry; faults in the words of [`parse`], and what the system says.
+    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry<'_>>, String> {
+        loop {
+            self.line.clear();
+            self.number += 1;
+            // One byte more than a line may have tells that it is too long.
+            let mut part = (&mut self.file).take(MAX_PAYLOAD_LINE_BYTES as u64 + 1);
+            let count = part
+                .read_until(b'\n', &mut self.line)
+                .map_err(|error| format!("the map file cannot be read: {error}"))?;
+            if count == 0 {
+                return Ok(None);
+            }
+            let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+            check(self.number, line).map_err(|fault| fault.words)?;
+            if entry(line).is_some() {
+                break;
+            }
+        }
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        Ok(entry(line))
+    }
+}
+
+/// What HAProxy's loader would mangle.
+fn check(number: usize, line: &[u8]) -> Result<(), Fault> {
+    if line.len() + 1 > MAX_PAYLOAD_LINE_BYTES {
+        return Err(Fault::invalid(format!(
+            "line {number} of the map file is longer than {} bytes",
+            MAX_PAYLOAD_LINE_BYTES - 1
+        )));
+    }
+    match line.contains(&0) {
+        true => Err(Fault::invalid(format!(
+            "line {number} of the map file holds a NUL byte"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn entry(line: &[u8]) -> Option<Entry<'_>> {
@@ -74,7 +125,11 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 /// Payload bodies of at most `room` bytes, whole entries each. An entry is
 /// `key SP value LF`, with the blank also before an empty value: a key alone would
 /// swallow the line after it.
-pub(crate) fn chunks(entries: &[Entry<'_>], room: usize) -> Result<Vec<Vec<u8>>, Fault> {
+///
+/// # Errors
+///
+/// `TooBig` for an entry above `room`.
+pub fn chunks(entries: &[Entry<'_>], room: usize) -> Result<Vec<Vec<u8>>, Fault> {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut open = Vec::new();
     for entry in entries {
@@ -141,15 +196,33 @@ mod tests {
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect();
             assert_eq!(pairs(file), wanted, "{file:?}");
+            assert_eq!(read(file.as_bytes()).unwrap(), wanted, "{file:?}");
         }
+    }
+
+    fn read(file: &[u8]) -> Result<Vec<(String, String)>, String> {
+        let mut reader = Reader::new(file);
+        let mut all = Vec::new();
+        while let Some(entry) = reader.next_entry()? {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            all.push((text(entry.key), text(entry.value)));
+        }
+        Ok(all)
     }
 
     #[test]
     fn what_the_loader_would_mangle_is_refused() {
-        assert!(parse(b"a\0b").is_err());
         let line = |len: usize| vec![b'x'; len];
-        assert!(parse(&line(MAX_PAYLOAD_LINE_BYTES - 1)).is_ok());
-        assert!(parse(&line(MAX_PAYLOAD_LINE_BYTES)).is_err());
+        let longest = line(MAX_PAYLOAD_LINE_BYTES - 1);
+        for good in [longest.clone(), [&longest[..], b"\nk v"].concat()] {
+            assert!(parse(&good).is_ok() && read(&good).is_ok());
+        }
+        let longer = line(MAX_PAYLOAD_LINE_BYTES);
+        let behind = [b"k v\n", &longer[..], b"\n"].concat();
+        for bad in [b"a\0b".to_vec(), b"#\0".to_vec(), longer, behind] {
+            let fault = parse(&bad).unwrap_err();
+            assert_eq!(read(&bad).unwrap_err(), fault.words);
+        }
     }
 
     #[test]
@@ -161,8 +234,8 @@ mod tests {
         assert_eq!(two, [b"a 1\nb 22\n".to_vec(), b"c \n".to_vec()]);
         assert_eq!(chunks(&entries, 8).unwrap().len(), 2);
         assert_eq!(
-            chunks(&entries, 4).unwrap_err().outcome,
-            super::super::Outcome::TooBig
+            chunks(&entries, 4).unwrap_err().kind,
+            super::super::FaultKind::TooBig
         );
         assert!(chunks(&[], 100).unwrap().is_empty());
     }

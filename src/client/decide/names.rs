@@ -1,0 +1,111 @@
+//! What the running HAProxy calls its files.
+
+use crate::wire::state::RuntimeInventory;
+
+/// A list of the inventory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Map,
+    Cert,
+    Ca,
+    Crl,
+    CrtList,
+}
+
+impl Use {
+    pub(crate) const ALL: [Self; 5] = [Self::Map, Self::Cert, Self::Ca, Self::Crl, Self::CrtList];
+
+    pub(crate) fn names(self, inventory: &RuntimeInventory) -> &[String] {
+        match self {
+            Self::Map => &inventory.maps,
+            Self::Cert => &inventory.certs,
+            Self::Ca => &inventory.ca_files,
+            Self::Crl => &inventory.crl_files,
+            Self::CrtList => &inventory.crt_lists,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::Cert => "certificate",
+            Self::Ca => "CA file",
+            Self::Crl => "CRL file",
+            Self::CrtList => "crt-list",
+        }
+    }
+}
+
+/// The lists that have this very name.
+pub(crate) fn uses(path: &str, inventory: &RuntimeInventory) -> Vec<Use> {
+    let has = |one: &Use| one.names(inventory).iter().any(|name| name == path);
+    Use::ALL.into_iter().filter(has).collect()
+}
+
+/// A name that probably means the same file: the same without what stands in front, or
+/// in other letters.
+pub(crate) fn near<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<(Use, &'a str)> {
+    let like = |name: &str| {
+        let name = name.rsplit('@').next().unwrap_or(name);
+        let name = name.strip_prefix("./").unwrap_or(name);
+        name == path
+            || name
+                .strip_suffix(path)
+                .is_some_and(|front| front.ends_with('/'))
+            || path
+                .strip_suffix(name)
+                .is_some_and(|front| front.ends_with('/'))
+            || name.eq_ignore_ascii_case(path)
+    };
+    Use::ALL.into_iter().find_map(|one| {
+        let names = one.names(inventory);
+        let found = names.iter().find(|name| *name != path && like(name))?;
+        Some((one, found.as_str()))
+    })
+}
+
+/// What makes a certificate's neighbour part of it.
+pub(crate) const COMPANIONS: [&str; 4] = [".key", ".ocsp", ".issuer", ".sctl"];
+
+/// The certificate that a file belongs to by its name.
+pub(crate) fn companion_of(path: &str) -> Option<&str> {
+    COMPANIONS
+        .iter()
+        .find_map(|end| path.strip_suffix(end))
+        .filter(|stem| !stem.is_empty() && !stem.ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_another_spelling_of_the_same_file() {
+        let inventory = |name: &str| RuntimeInventory {
+            maps: vec![name.to_owned()],
+            ..RuntimeInventory::default()
+        };
+        for (path, name, near_by) in [
+            ("maps/host.map", "/etc/haproxy/maps/host.map", true),
+            ("maps/host.map", "./maps/host.map", true),
+            ("maps/host.map", "host.map", true),
+            ("maps/host.map", "maps/Host.map", true),
+            ("maps/host.map", "virt@maps/host.map", true),
+            ("maps/host.map", "maps/host.map", false),
+            ("maps/host.map", "xmaps/host.map", false),
+            ("maps/host.map", "maps/path.map", false),
+            ("maps/host.map", "ost.map", false),
+        ] {
+            let names = inventory(name);
+            assert_eq!(near(path, &names).is_some(), near_by, "{path} {name}");
+        }
+    }
+
+    #[test]
+    fn companions_by_their_end() {
+        assert_eq!(companion_of("certs/a.pem.key"), Some("certs/a.pem"));
+        assert_eq!(companion_of("a.pem.ocsp"), Some("a.pem"));
+        assert_eq!(companion_of("a.pem"), None);
+        assert_eq!(companion_of("certs/.key"), None);
+    }
+}

@@ -1,0 +1,253 @@
+//! Names: what the running HAProxy calls its files, and what the set calls them.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, Severity};
+use crate::client::decide::names::{Use, companion_of, near, uses};
+use crate::client::fileset::{Entry, FileSet};
+use crate::format::{HaproxyVersion, field, payload, pem};
+use crate::wire::manifest::FileKind;
+use crate::wire::path::ManifestPath;
+use crate::wire::state::State;
+
+/// Findings of one code in one file; more would be the same again.
+const MAX_OF_A_KIND: usize = 5;
+
+pub(super) struct Findings {
+    found: Vec<Finding>,
+}
+
+impl Findings {
+    pub(super) fn of(set: &FileSet, state: &State) -> Self {
+        let mut this = Self { found: Vec::new() };
+        for entry in set.files() {
+            this.name(&entry, set, state);
+        }
+        this.missing(set, state);
+        this.skipped(set);
+        this.version(set, state);
+        this.blob(set);
+        this
+    }
+
+    pub(super) fn sorted(mut self) -> Vec<Finding> {
+        self.found.sort_by(|one, two| {
+            let key = |f: &Finding| (f.severity, f.path.clone(), f.line);
+            key(one).cmp(&key(two))
+        });
+        self.found
+    }
+
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        place: (Option<&ManifestPath>, Option<usize>),
+        code: &'static str,
+        text: impl Into<String>,
+        next: impl Into<String>,
+    ) {
+        let path = place.0.cloned();
+        let same = |f: &&Finding| f.code == code && f.path == path;
+        let count = self.found.iter().rev().take_while(same).count();
+        if path.is_none() || count < MAX_OF_A_KIND {
+            self.found.push(Finding {
+                severity,
+                path,
+                line: place.1,
+                code,
+                text: text.into(),
+                next: next.into(),
+            });
+        }
+    }
+
+    /// Whether the running HAProxy can be told of a change of this file.
+    fn name(&mut self, entry: &Entry<'_>, set: &FileSet, state: &State) {
+        let path = entry.path.as_str();
+        let at = (Some(entry.path), None);
+        if looks_left_over(path) {
+            self.add(
+                Severity::Warning,
+                at,
+                "left_over",
+                "it looks like an editor's copy, and it is pushed like any other file",
+                "remove it from the directory",
+            );
+            return;
+        }
+        let used = uses(path, &state.runtime_inventory);
+        if !used.is_empty() {
+            if let Err(fault) = field::path("its name", path) {
+                self.add(
+                    Severity::Note,
+                    at,
+                    "name_for_no_command",
+                    format!("{}, so no runtime command can name it", fault.words),
+                    "rename it, here and in the configuration, to change it without a reload",
+                );
+            }
+            if used.contains(&Use::Cert) {
+                self.size(entry, state);
+            }
+            return;
+        }
+        let wanted = match entry.kind {
+            FileKind::Map => "map",
+            FileKind::Cert | FileKind::Ca => "certificate or CA file",
+            FileKind::Crtlist => "crt-list",
+            FileKind::Config | FileKind::General => return,
+        };
+        let beside = companion_of(path).is_some_and(|stem| set.get(stem).is_some());
+        if beside || state.applied_plan_id.is_empty() {
+            return;
+        }
+        if let Some((one, name)) = near(path, &state.runtime_inventory) {
+            self.add(
+                Severity::Warning,
+                at,
+                "other_spelling",
+                format!(
+                    "the running configuration calls the {} {name}, so a change of {path} always takes a reload",
+                    one.word()
+                ),
+                format!(
+                    "write {path} there, with `default-path origin DIRECTORY` in the global section{}",
+                    match one {
+                        Use::Cert | Use::Ca | Use::Crl => " and without crt-base and ca-base",
+                        Use::Map | Use::CrtList => "",
+                    }
+                ),
+            );
+            return;
+        }
+        if state.files.contains_key(entry.path) {
+            self.add(
+                Severity::Note,
+                at,
+                "not_loaded",
+                format!("the running HAProxy has no {wanted} of this name, so a change of it takes a reload"),
+                "remove it if nothing uses it; if the configuration uses it, write its name there as it is here",
+            );
+        }
+    }
+
+    fn size(&mut self, entry: &Entry<'_>, state: &State) {
+        let Ok(version) = state.haproxy.version.parse::<HaproxyVersion>() else {
+            return;
+        };
+        let room = payload::pem_room(entry.path.as_str(), &version);
+        if let Err(fault) = pem::certificate(entry.content, room) {
+            if fault.kind == crate::format::FaultKind::TooBig {
+                self.add(
+                    Severity::Note,
+                    (Some(entry.path), None),
+                    "too_big",
+                    format!("{}, so a change of it takes a reload", fault.words),
+                    "leave certificates out of the chain that clients have anyway, such as the root",
+                );
+            }
+        }
+    }
+
+    /// Files that the running HAProxy uses below the base and the set does not have.
+    fn missing(&mut self, set: &FileSet, state: &State) {
+        let mut seen = BTreeSet::new();
+        for one in Use::ALL {
+            for name in one.names(&state.runtime_inventory) {
+                let there = set.get(name).is_some()
+                    || set.files().any(|entry| {
+                        name.strip_suffix(entry.path.as_str())
+                            .is_some_and(|front| front.ends_with('/'))
+                    });
+                let own = state.files.keys().any(|path| path.as_str() == name);
+                if there || !own || !seen.insert(name) {
+                    continue;
+                }
+                self.add(
+                    Severity::Warning,
+                    (ManifestPath::parse(name.as_str()).ok().as_ref(), None),
+                    "missing",
+                    format!(
+                        "the running configuration uses it as {}, and this set does not have it, so it will be removed",
+                        one.word()
+                    ),
+                    "put it into the directory, or see that the new configuration does without it",
+                );
+            }
+        }
+    }
+
+    fn skipped(&mut self, set: &FileSet) {
+        let skipped = set.skipped();
+        let Some(first) = skipped.first() else { return };
+        self.add(
+            Severity::Note,
+            (None, None),
+            "skipped",
+            format!(
+                "{} name(s) that start with a dot are not pushed: {first}{}",
+                skipped.len(),
+                if skipped.len() > 1 { ", …" } else { "" }
+            ),
+            "rename what HAProxy shall read; the agent keeps such names for itself",
+        );
+    }
+
+    fn version(&mut self, set: &FileSet, state: &State) {
+        let Ok(version) = state.haproxy.version.parse::<HaproxyVersion>() else {
+            return;
+        };
+        if set.declared().is_some() && !version.at_least(3, 4) {
+            self.add(
+                Severity::Note,
+                (None, None),
+                "version",
+                format!(
+                    "HAProxy {} takes servers in and out at runtime, and whole backends only by a reload",
+                    version.short()
+                ),
+                "HAProxy 3.4 adds and removes declared backends without one",
+            );
+        }
+        if !version.at_least(3, 2) && set.files().any(|entry| entry.kind == FileKind::Ca) {
+            self.add(
+                Severity::Note,
+                (None, None),
+                "version",
+                format!(
+                    "HAProxy {} cannot change CA files safely at runtime, so a change of one takes a reload",
+                    version.short()
+                ),
+                "HAProxy 3.2 and later can",
+            );
+        }
+    }
+
+    fn blob(&mut self, set: &FileSet) {
+        if set.plan_blob().is_none() {
+            self.add(
+                Severity::Warning,
+                (None, None),
+                "no_record",
+                "the declared backends are too many for the agent to keep their record, so each change of them takes a reload",
+                "declare only those that change often, and write the others into the configuration",
+            );
+        }
+    }
+}
+
+fn looks_left_over(path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let ends = [
+        "~",
+        ".bak",
+        ".orig",
+        ".rej",
+        ".swp",
+        ".tmp",
+        ".dpkg-old",
+        ".dpkg-dist",
+        ".rpmsave",
+    ];
+    ends.iter().any(|end| file.ends_with(end)) || (file.starts_with('#') && file.ends_with('#'))
+}

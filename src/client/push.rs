@@ -1,0 +1,292 @@
+//! The loop around a decision: read the state, decide, apply, react; at most
+//! [`MAX_ROUNDS`] rounds.
+//!
+//! | answer | reaction |
+//! |---|---|
+//! | 409 `missing` | the same manifest once more with every part; a second one is an error |
+//! | 409 `prev_mismatch` | an error that says who is on it; with [`PushOptions::overwrite`] another round |
+//! | 409 `unknown_baseline` | another round with the full set and mode `reload` |
+//! | 409 `worker_ops_mismatch` | another round |
+//! | 409 `stale_epoch` | an error; with [`PushOptions::take_over`] another round above that epoch |
+//! | 503 `startup`, `busy` | another round a second later |
+//! | `ok: false` | an error with HAProxy's own words |
+//! | `scheduled` | waits until the reload has run, then the worker must run the set |
+//! | ok with `error` | [`Outcome::InPart`]: the next push is full and reloads |
+//! | none, the connection was lost | reads the state to learn whether the apply took effect |
+//!
+//! What somebody else applied after the first read is never overwritten unless asked:
+//! every round builds on the token that the first one saw, and on no other.
+//!
+//! The epoch is the configured one or the agent's, whichever is higher. The sequence is
+//! above the agent's and ends in random bits, so that after a lost answer the token says
+//! whose apply it is.
+
+mod attempt;
+mod error;
+mod settle;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use error::PushError;
+
+use super::client::{Client, StateRead};
+use super::decide::{Decision, Verdict, decide};
+use super::fileset::FileSet;
+use crate::wire::limits::API_VERSION;
+use crate::wire::manifest::Token;
+use crate::wire::result::{ApplyResult, Failure, ResultMode};
+use crate::wire::state::State;
+
+use attempt::Reaction;
+
+/// Rounds of one push.
+pub const MAX_ROUNDS: u32 = 3;
+
+/// How a set is pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushOptions {
+    /// The leader epoch, at least; 1 for somebody who leads nothing.
+    pub epoch: u64,
+    /// Reload, whatever the decision says.
+    pub reload: bool,
+    /// Go on where somebody else has pushed meanwhile.
+    pub overwrite: bool,
+    /// Go on where a newer leader has spoken.
+    pub take_over: bool,
+    /// How long a reload that the agent put off is waited for; zero returns at once
+    /// with [`Outcome::Pending`].
+    pub wait: Duration,
+    /// How long an agent that vanished in the middle of an apply is waited for.
+    pub recover: Duration,
+}
+
+impl Default for PushOptions {
+    /// Polite, and patient for longer than any reload can be put off and take.
+    fn default() -> Self {
+        Self {
+            epoch: 1,
+            reload: false,
+            overwrite: false,
+            take_over: false,
+            wait: Duration::from_secs(150),
+            recover: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Where a push is, for whoever watches.
+#[derive(Debug)]
+pub enum Step<'s> {
+    /// The agent's state is being read.
+    Reading {
+        /// From 1.
+        round: u32,
+    },
+    /// What is to be done.
+    Decided(&'s Decision),
+    /// Content is on its way.
+    Sending {
+        /// Bytes of files so far.
+        sent: u64,
+        /// Of so many.
+        total: u64,
+    },
+    /// All is sent, the agent works.
+    Applying,
+    /// Another round, and why.
+    Again(&'s str),
+    /// The answer was lost; the state will say what became of the apply.
+    Lost(&'s super::Error),
+    /// The agent put the reload off until then.
+    Waiting {
+        /// RFC 3339.
+        due: &'s str,
+    },
+}
+
+/// How a push ended well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The agent held and ran the set before; nothing was sent.
+    Unchanged,
+    /// The agent holds the set, and the worker runs it.
+    Applied,
+    /// The agent holds the set, and its reload is due then; it was not waited for.
+    Pending {
+        /// RFC 3339.
+        due: String,
+    },
+    /// The agent holds the set, but a command on the worker failed. The next push is
+    /// full and reloads.
+    InPart(Failure),
+}
+
+/// What a push did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pushed {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The last decision.
+    pub decision: Decision,
+    /// The agent's answer; none if nothing was sent, or if it was lost and the state
+    /// says no more than that the set is applied.
+    pub result: Option<ApplyResult>,
+    /// Rounds that it took, from 1.
+    pub rounds: u32,
+    /// Bytes of files that were sent, all rounds together.
+    pub sent: u64,
+}
+
+impl Pushed {
+    /// Whether the worker runs the set.
+    #[must_use]
+    pub fn is_converged(&self) -> bool {
+        match self.outcome {
+            Outcome::Unchanged | Outcome::Applied => true,
+            Outcome::Pending { .. } | Outcome::InPart(_) => false,
+        }
+    }
+}
+
+/// Brings an agent to `set`.
+///
+/// # Errors
+/// See [`PushError`].
+pub fn push(client: &Client, set: &FileSet, options: &PushOptions) -> Result<Pushed, PushError> {
+    push_watched(client, set, options, &|_| ())
+}
+
+/// As [`push`], telling `watch` each step from this thread.
+///
+/// # Errors
+/// See [`PushError`].
+pub fn push_watched(
+    client: &Client,
+    set: &FileSet,
+    options: &PushOptions,
+    watch: &dyn Fn(&Step<'_>),
+) -> Result<Pushed, PushError> {
+    let mut push = Push {
+        client,
+        set,
+        options,
+        watch,
+        first: None,
+        force: options.reload,
+        least_epoch: options.epoch,
+        raises: 0,
+        sent: 0,
+    };
+    for round in 1..=MAX_ROUNDS {
+        match push.round(round)? {
+            Reaction::Done(pushed) => return Ok(*pushed),
+            Reaction::Again(why) => watch(&Step::Again(why)),
+            Reaction::Pause(why) => {
+                watch(&Step::Again(why));
+                if !client.cancel_handle().pause(BUSY_PAUSE) {
+                    return Err(PushError::Client(
+                        crate::http::client::Error::Cancelled.into(),
+                    ));
+                }
+            }
+        }
+    }
+    Err(PushError::NoEnd)
+}
+
+/// Before another round where the agent has no time.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
+/// One push under way.
+struct Push<'p> {
+    client: &'p Client,
+    set: &'p FileSet,
+    options: &'p PushOptions,
+    watch: &'p dyn Fn(&Step<'_>),
+    /// What was applied when the first round looked.
+    first: Option<Token>,
+    /// The full set and a reload, whatever the decision says.
+    force: bool,
+    least_epoch: u64,
+    /// How often a newer leader was met.
+    raises: u32,
+    sent: u64,
+}
+
+impl Push<'_> {
+    fn round(&mut self, round: u32) -> Result<Reaction, PushError> {
+        (self.watch)(&Step::Reading { round });
+        let state = self.client.state(StateRead {
+            plan: true,
+            ..StateRead::default()
+        })?;
+        match self.first {
+            None => self.first = Some(state.applied_token),
+            Some(first) if first == state.applied_token || self.options.overwrite => {}
+            Some(_) => return Err(PushError::overtaken(&state)),
+        }
+        let decision = self.decision(&state);
+        (self.watch)(&Step::Decided(&decision));
+        if self.is_settled(&state, &decision) {
+            return Ok(Reaction::Done(Box::new(Pushed {
+                outcome: Outcome::Unchanged,
+                decision,
+                result: None,
+                rounds: round,
+                sent: self.sent,
+            })));
+        }
+        self.attempt(round, &state, decision)
+    }
+
+    /// The pure decision, and what overrules it.
+    fn decision(&self, state: &State) -> Decision {
+        let mut decision = decide(self.set, state);
+        let other_release = state.api_version != API_VERSION;
+        let unknown_op = decision
+            .ops
+            .iter()
+            .any(|op| !state.agent_ops.contains(&op.kind));
+        if other_release || unknown_op || self.force {
+            decision.verdict = Verdict::Reload;
+            decision.ops.clear();
+        }
+        decision.send_all |= other_release;
+        decision
+    }
+
+    /// Whether agent and worker are where they should be, so that an apply would say
+    /// nothing new.
+    fn is_settled(&self, state: &State, decision: &Decision) -> bool {
+        decision.verdict == Verdict::Noop
+            && state.applied_plan_id == self.set.plan_id()
+            && state.worker_ops_plan_id == state.applied_plan_id
+            && state.reload_pending_at.is_none()
+            && state.degraded.is_none()
+    }
+}
+
+/// Whether a refusal is one that the agent remembered, so that HAProxy was not asked
+/// again: nothing was reloaded for it and it took no time.
+#[must_use]
+pub fn is_remembered(result: &ApplyResult) -> bool {
+    result.mode == ResultMode::Rejected
+        && result.timing.total_ms == 0
+        && result.rollback.is_none()
+        && result
+            .reload
+            .as_ref()
+            .is_some_and(|reload| !reload.performed && reload.took_ms.is_none())
+}
+
+impl fmt::Debug for Push<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Push")
+            .field("origin", self.client.origin())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! Why a push did not get there.
+
+use std::fmt;
+
+use crate::client::Error;
+use crate::wire::manifest::Token;
+use crate::wire::result::{ApplyResult, ConflictReason};
+use crate::wire::state::State;
+
+use super::is_remembered;
+
+/// See the variants; each says what to do next.
+#[derive(Debug)]
+pub enum PushError {
+    /// The agent could not be asked, or answered with something that no round mends.
+    /// After [`Error::Transport`] read the state: it is not known what the agent holds.
+    Client(Error),
+    /// Somebody else has pushed since the first look; their set is in place and nothing
+    /// of ours was written. Look at what they pushed, then push again, or push with
+    /// [`overwrite`](super::PushOptions::overwrite).
+    Overtaken {
+        /// What is applied now; empty if the agent does not know.
+        applied_plan_id: String,
+        /// By whom.
+        applied_token: Token,
+    },
+    /// A leader with a higher epoch has spoken. A controller stands down; a person who
+    /// knows better pushes with [`take_over`](super::PushOptions::take_over).
+    Stale {
+        /// Ours.
+        epoch: u64,
+        /// What is applied.
+        applied_plan_id: String,
+        /// By whom; its epoch may be lower than the one that was met.
+        applied_token: Token,
+    },
+    /// The agent refused the set, or HAProxy did, and the last known good one serves.
+    /// Mend what [`ApplyResult::error`] names, then push again.
+    Nack(Box<ApplyResult>),
+    /// The set was written and its reload has been due, but the worker does not run
+    /// it: read the state.
+    NotRunning {
+        /// What the worker runs.
+        running_plan_id: String,
+        /// Why, as far as the agent says.
+        reason: Option<String>,
+    },
+    /// The reload that the agent put off did not run within
+    /// [`wait`](super::PushOptions::wait). The set is on disk; wait on.
+    StillPending {
+        /// RFC 3339.
+        due: String,
+    },
+    /// Every round met another obstacle. Push again once it is quiet.
+    NoEnd,
+}
+
+impl PushError {
+    pub(super) fn overtaken(state: &State) -> Self {
+        Self::Overtaken {
+            applied_plan_id: state.applied_plan_id.clone(),
+            applied_token: state.applied_token,
+        }
+    }
+
+    /// A word for it, for programs.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Client(Error::Conflict(conflict)) => match conflict.reason {
+                ConflictReason::PrevMismatch => "prev_mismatch",
+                ConflictReason::StaleEpoch => "stale_epoch",
+                ConflictReason::UnknownBaseline => "unknown_baseline",
+                ConflictReason::WorkerOpsMismatch => "worker_ops_mismatch",
+            },
+            Self::Client(Error::Missing(_)) => "missing",
+            Self::Client(Error::Http { status: 401, .. }) => "credentials",
+            Self::Client(Error::Http { .. }) => "http",
+            Self::Client(Error::Transport(_)) => "transport",
+            Self::Client(Error::Refused(_)) => "limit",
+            Self::Client(Error::Source { .. }) => "source",
+            Self::Overtaken { .. } => "overtaken",
+            Self::Stale { .. } => "stale_epoch",
+            Self::Nack(_) => "rejected",
+            Self::NotRunning { .. } => "not_running",
+            Self::StillPending { .. } => "still_pending",
+            Self::NoEnd => "no_end",
+        }
+    }
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(error) => write!(f, "{error}"),
+            Self::Overtaken {
+                applied_plan_id,
+                applied_token: token,
+            } => {
+                write!(f, "somebody else has pushed meanwhile: ")?;
+                match applied_plan_id.as_str() {
+                    "" => write!(f, "what is applied now is not known")?,
+                    id => write!(f, "plan {id} is applied now")?,
+                }
+                write!(
+                    f,
+                    ", epoch {}, sequence {}",
+                    token.leader_epoch, token.render_seq
+                )
+            }
+            Self::Stale {
+                epoch,
+                applied_plan_id,
+                applied_token,
+            } => write!(
+                f,
+                "a newer leader has spoken to this agent: epoch {epoch} is too low; plan {applied_plan_id:?} of epoch {} is applied",
+                applied_token.leader_epoch
+            ),
+            Self::Nack(result) => {
+                match &result.error {
+                    Some(failure) => write!(
+                        f,
+                        "refused at stage {}: {}",
+                        failure.stage.as_str(),
+                        failure.message
+                    )?,
+                    None => write!(f, "refused without a reason")?,
+                }
+                if is_remembered(result) {
+                    write!(
+                        f,
+                        " (the agent remembers this from less than a minute ago; HAProxy was not asked again)"
+                    )?;
+                }
+                Ok(())
+            }
+            Self::NotRunning {
+                running_plan_id,
+                reason,
+            } => {
+                match running_plan_id.as_str() {
+                    "" => write!(
+                        f,
+                        "the set is on disk, but what the worker runs is not known"
+                    )?,
+                    id => write!(f, "the set is on disk, but the worker runs plan {id}")?,
+                }
+                match reason {
+                    Some(reason) => write!(f, ": {reason}"),
+                    None => Ok(()),
+                }
+            }
+            Self::StillPending { due } => write!(
+                f,
+                "the set is on disk, and its reload, due at {due}, has not run yet"
+            ),
+            Self::NoEnd => write!(f, "every round met another obstacle"),
+        }
+    }
+}
+
+impl std::error::Error for PushError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Client(error) => error.source(),
+            Self::Overtaken { .. }
+            | Self::Stale { .. }
+            | Self::Nack(_)
+            | Self::NotRunning { .. }
+            | Self::StillPending { .. }
+            | Self::NoEnd => None,
+        }
+    }
+}
+
+impl From<Error> for PushError {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}

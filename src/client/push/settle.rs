@@ -1,0 +1,205 @@
+//! After the apply: a result, a reload that waits, or an answer that was lost.
+
+use std::time::{Duration, Instant};
+
+use crate::client::client::StateRead;
+use crate::client::decide::Decision;
+use crate::client::error::{Error, Transport};
+use crate::http::client::{Error as HttpError, after};
+use crate::wire::manifest::Manifest;
+use crate::wire::result::{ApplyResult, ResultMode};
+use crate::wire::state::State;
+
+use super::attempt::Reaction;
+use super::{Outcome, Push, PushError, Pushed, Step};
+
+/// Between two looks at an agent that waits or is away: the first, and the longest.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+impl Push<'_> {
+    /// The agent answered with a result.
+    pub(super) fn answered(
+        &mut self,
+        round: u32,
+        manifest: &Manifest,
+        decision: Decision,
+        result: ApplyResult,
+    ) -> Result<Reaction, PushError> {
+        if !result.ok {
+            return Err(PushError::Nack(Box::new(result)));
+        }
+        if let Some(failure) = result.error.clone() {
+            return Ok(self.done(round, Outcome::InPart(failure), decision, Some(result)));
+        }
+        let due = result.reload.as_ref().and_then(|r| r.scheduled_at.clone());
+        let waits = result.mode == ResultMode::Scheduled || due.is_some();
+        if waits {
+            return self.settle(round, manifest, decision, Some(result));
+        }
+        if result.worker_ops_plan_id != manifest.plan_id {
+            // Files alone may land while an earlier reload still waits.
+            return self.settle(round, manifest, decision, Some(result));
+        }
+        Ok(self.done(round, Outcome::Applied, decision, Some(result)))
+    }
+
+    /// The set is applied: waits until nothing is pending any more, and the worker must
+    /// run it then.
+    pub(super) fn settle(
+        &mut self,
+        round: u32,
+        manifest: &Manifest,
+        decision: Decision,
+        result: Option<ApplyResult>,
+    ) -> Result<Reaction, PushError> {
+        let until = after(self.options.wait);
+        let mut told = false;
+        let mut pause = FIRST_LOOK;
+        loop {
+            let state = match self.client.state(StateRead::default()) {
+                Ok(state) => state,
+                Err(error) if is_away(&error) && Instant::now() < until => {
+                    self.pause(&mut pause)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let Some(due) = state.reload_pending_at.clone() else {
+                let result = latest(&state, manifest).or(result);
+                self.must_run(&state, manifest)?;
+                return Ok(self.done(round, Outcome::Applied, decision, result));
+            };
+            if state.applied_plan_id != manifest.plan_id || state.applied_token != manifest.token {
+                return Err(PushError::overtaken(&state));
+            }
+            if self.options.wait.is_zero() {
+                return Ok(self.done(round, Outcome::Pending { due }, decision, result));
+            }
+            if Instant::now() >= until {
+                return Err(PushError::StillPending { due });
+            }
+            if !told {
+                (self.watch)(&Step::Waiting { due: &due });
+                told = true;
+            }
+            self.pause(&mut pause)?;
+        }
+    }
+
+    /// Nothing is pending: the worker runs our set, or somebody can say why not.
+    fn must_run(&self, state: &State, manifest: &Manifest) -> Result<(), PushError> {
+        if let Some(last) = &state.last_apply {
+            if !last.ok && last.plan_id == manifest.plan_id {
+                return Err(PushError::Nack(Box::new(last.clone())));
+            }
+        }
+        let ours =
+            state.applied_plan_id == manifest.plan_id && state.applied_token == manifest.token;
+        if !ours && !state.applied_plan_id.is_empty() {
+            return Err(PushError::overtaken(state));
+        }
+        if !ours || state.worker_ops_plan_id != manifest.plan_id {
+            return Err(PushError::NotRunning {
+                running_plan_id: state.running_plan_id.clone(),
+                reason: state.degraded.as_ref().map(|d| d.reason.clone()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The answer was lost. The token says whether the apply was carried out.
+    pub(super) fn lost(
+        &mut self,
+        round: u32,
+        before: &State,
+        manifest: &Manifest,
+        decision: Decision,
+        error: Error,
+    ) -> Result<Reaction, PushError> {
+        (self.watch)(&Step::Lost(&error));
+        let until = after(self.options.recover);
+        let mut pause = FIRST_LOOK;
+        let state = loop {
+            match self.client.state(StateRead::default()) {
+                Ok(state) => break state,
+                Err(again) if is_away(&again) && Instant::now() < until => {
+                    self.pause(&mut pause)?;
+                }
+                // The first failure is the one that says what was being done.
+                Err(again) if is_away(&again) => return Err(error.into()),
+                Err(again) => return Err(again.into()),
+            }
+        };
+        if state.applied_token == manifest.token && state.applied_plan_id == manifest.plan_id {
+            return self.settle(round, manifest, decision, None);
+        }
+        if state.last_apply != before.last_apply {
+            if let Some(nack) = latest(&state, manifest).filter(|last| !last.ok) {
+                return Err(PushError::Nack(Box::new(nack)));
+            }
+        }
+        // Not carried out, or undone when the agent came back. A round more decides on
+        // what is there now, and notices if that is somebody else's.
+        Ok(Reaction::Again(
+            "the answer was lost and the set is not applied",
+        ))
+    }
+
+    fn pause(&self, pause: &mut Duration) -> Result<(), PushError> {
+        let time = *pause;
+        *pause = (time * 2).min(LONGEST_LOOK);
+        if self.client.cancel_handle().pause(time) {
+            Ok(())
+        } else {
+            Err(PushError::Client(HttpError::Cancelled.into()))
+        }
+    }
+
+    fn done(
+        &self,
+        round: u32,
+        outcome: Outcome,
+        decision: Decision,
+        result: Option<ApplyResult>,
+    ) -> Reaction {
+        Reaction::Done(Box::new(Pushed {
+            outcome,
+            decision,
+            result,
+            rounds: round,
+            sent: self.sent,
+        }))
+    }
+}
+
+/// The state's last result, if it is about our set.
+fn latest(state: &State, manifest: &Manifest) -> Option<ApplyResult> {
+    state
+        .last_apply
+        .clone()
+        .filter(|last| last.plan_id == manifest.plan_id)
+}
+
+/// An agent that may be starting again.
+fn is_away(error: &Error) -> bool {
+    match error {
+        Error::Transport(Transport::Http(error)) => match error {
+            HttpError::NotConnected(_)
+            | HttpError::Reset(_)
+            | HttpError::Cut(_)
+            | HttpError::Timeout(_) => true,
+            HttpError::Malformed(_)
+            | HttpError::TooLarge { .. }
+            | HttpError::Cancelled
+            | HttpError::Source(_)
+            | HttpError::Request(_) => false,
+        },
+        Error::Http { status, .. } => *status == 503,
+        Error::Transport(Transport::Answer(_))
+        | Error::Conflict(_)
+        | Error::Missing(_)
+        | Error::Refused(_)
+        | Error::Source { .. } => false,
+    }
+}

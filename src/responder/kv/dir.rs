@@ -1,0 +1,291 @@
+//! The watcher of a directory: looks at every file four times a second.
+//!
+//! Contents are compared, never times: a file may be written twice within one tick of
+//! its clock. What cannot be read keeps its value. What is missing in the listing is
+//! looked for by name before it counts as deleted, because a file that is replaced
+//! while the names are listed is left out by some file systems.
+
+pub mod store;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::keeper::Keeper;
+use super::status::Hold;
+use super::{Stop, Weights};
+use crate::clock::{Clock, UnixNanos};
+use crate::responder::copy::{Copy, Entry};
+use crate::responder::note;
+
+use store::{DirError, Found, Store};
+
+/// How often the directory is looked at. Tests shorten it; nobody else changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirPace {
+    /// From the end of one look to the start of the next.
+    pub every: Duration,
+    /// How long an invalid content may be one that is just being written.
+    pub torn: Duration,
+}
+
+impl Default for DirPace {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_millis(250),
+            torn: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The directory store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirConfig {
+    /// Its path.
+    pub path: PathBuf,
+    /// How often it is looked at.
+    pub pace: DirPace,
+}
+
+impl DirConfig {
+    /// The directory at `path`, looked at as often as it should be.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            pace: DirPace::default(),
+        }
+    }
+}
+
+/// One look may take this long before it is overdue; a full directory takes a tenth.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The watcher's state.
+pub(super) struct Watch {
+    config: DirConfig,
+    weights: Weights,
+    clock: Arc<dyn Clock>,
+    stop: Arc<Stop>,
+    keeper: Keeper,
+    files: BTreeMap<String, Known>,
+    device: Option<u64>,
+    version: u64,
+}
+
+/// A file as it was last seen.
+struct Known {
+    bytes: Vec<u8>,
+    /// What the bytes say.
+    says: Entry,
+    /// What is followed; `None` while a new file may still be being written.
+    followed: Option<Entry>,
+    invalid_since: Option<Instant>,
+}
+
+/// What one look saw.
+#[derive(Default)]
+struct Look {
+    changed: bool,
+    unreadable: usize,
+    foreign: usize,
+    /// A file that has to be known before the first copy, and why it is not.
+    awaited: Option<String>,
+}
+
+impl Watch {
+    pub(super) fn new(
+        config: DirConfig,
+        weights: Weights,
+        clock: Arc<dyn Clock>,
+        stop: Arc<Stop>,
+        keeper: Keeper,
+    ) -> Self {
+        Self {
+            config,
+            weights,
+            clock,
+            stop,
+            keeper,
+            files: BTreeMap::new(),
+            device: None,
+            version: 0,
+        }
+    }
+
+    /// Looks until the stop comes.
+    pub(super) fn run(mut self) {
+        let mut made = self.make_if_missing();
+        loop {
+            self.keeper.status().busy_for(self.config.pace.every + LOOK);
+            let looked = match made {
+                Ok(()) => self.look(),
+                Err(error) => Err(error.to_string()),
+            };
+            made = Ok(());
+            match looked {
+                Ok(look) => self.tell(look),
+                Err(trouble) => self.keeper.hold(Hold::Directory, trouble),
+            }
+            if self.stop.pause(self.config.pace.every) {
+                return;
+            }
+        }
+    }
+
+    /// Once, at the start: a directory that vanishes later is never made anew.
+    fn make_if_missing(&self) -> Result<(), DirError> {
+        match Store::open(&self.config.path) {
+            Err(DirError::Missing(path)) => {
+                Store::make(&path)?;
+                log::info!(path = path.display().to_string(); "the store's directory has been made");
+                Ok(())
+            }
+            // The first look says what is wrong.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn look(&mut self) -> Result<Look, String> {
+        let store = Store::open(&self.config.path).map_err(|error| error.to_string())?;
+        if self.device.is_some_and(|device| device != store.device()) {
+            return Err(format!(
+                "{} is on another device than before; if it is meant, restart the responder",
+                self.config.path.display()
+            ));
+        }
+        let listing = store.list().map_err(|error| error.to_string())?;
+        let mut look = Look {
+            foreign: listing.foreign.len(),
+            ..Look::default()
+        };
+        let mut before = std::mem::take(&mut self.files);
+        let unlisted: Vec<String> = before
+            .keys()
+            .filter(|key| !listing.keys.contains(*key))
+            .cloned()
+            .collect();
+        for key in listing.keys.into_iter().chain(unlisted) {
+            let found = store.read(&key);
+            let known = before.remove(&key);
+            if let Some(known) = self.see(&key, known, found, &mut look) {
+                self.files.insert(key, known);
+            }
+        }
+        if look.awaited.is_none() {
+            self.device = Some(store.device());
+        }
+        Ok(look)
+    }
+
+    /// One file: what is known of it from now on.
+    fn see(
+        &self,
+        key: &str,
+        known: Option<Known>,
+        found: io::Result<Found>,
+        look: &mut Look,
+    ) -> Option<Known> {
+        let first = self.device.is_none();
+        match (found, known) {
+            (Ok(Found::Nothing), None) => None,
+            (Ok(Found::Nothing), Some(known)) => {
+                look.changed |= known.followed.is_some();
+                None
+            }
+            (Ok(Found::File { bytes, .. }), Some(known)) if known.bytes == bytes => {
+                Some(self.settle(known, look))
+            }
+            (Ok(Found::File { bytes, modified }), known) => {
+                let entry = note::read_file(&bytes, self.weights).entry;
+                let (followed, invalid_since) = match known {
+                    Some(known) => (known.followed, known.invalid_since),
+                    None => (None, None),
+                };
+                let known = Known {
+                    bytes,
+                    says: entry,
+                    followed,
+                    invalid_since,
+                };
+                let fresh = self.is_fresh(modified);
+                let known = if first && !fresh {
+                    // Nobody is writing it; it may be judged at once.
+                    follow(known, look)
+                } else {
+                    self.settle(known, look)
+                };
+                if first && known.followed.is_none() {
+                    look.awaited = Some(format!("{key} may just be being written"));
+                }
+                Some(known)
+            }
+            (Ok(Found::Other), Some(known)) => {
+                look.unreadable += 1;
+                Some(known)
+            }
+            (Ok(Found::Other), None) => {
+                look.foreign += 1;
+                None
+            }
+            (Err(error), known) => {
+                look.unreadable += 1;
+                if first {
+                    let path = store::display_name(&self.config.path, key);
+                    look.awaited = Some(format!("{} cannot be read: {error}", path.display()));
+                }
+                known
+            }
+        }
+    }
+
+    /// Follows what the file says, an invalid content only after its time.
+    fn settle(&self, mut known: Known, look: &mut Look) -> Known {
+        if known.followed.as_ref() == Some(&known.says) {
+            if known.says.stored().is_ok() {
+                known.invalid_since = None;
+            }
+            return known;
+        }
+        if known.says.stored().is_ok() {
+            known.invalid_since = None;
+            return follow(known, look);
+        }
+        let now = self.clock.now();
+        let since = *known.invalid_since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= self.config.pace.torn {
+            return follow(known, look);
+        }
+        known
+    }
+
+    fn is_fresh(&self, modified: UnixNanos) -> bool {
+        let torn = i128::try_from(self.config.pace.torn.as_nanos()).unwrap_or(i128::MAX);
+        (self.clock.wall().0 - modified.0).abs() < torn
+    }
+
+    fn tell(&mut self, look: Look) {
+        self.keeper.status().left_out(look.unreadable, look.foreign);
+        if let Some(what) = look.awaited {
+            return self.keeper.hold(Hold::Directory, what);
+        }
+        if !look.changed && self.keeper.current().is_some() {
+            return self.keeper.same();
+        }
+        self.version += 1;
+        let entries = self.files.iter().filter_map(|(key, known)| {
+            let entry = known.followed.clone()?;
+            Some((Box::from(key.as_str()), entry))
+        });
+        let copy = Copy::new(entries.collect(), self.version, self.keeper.wall());
+        self.keeper.offer(copy);
+    }
+}
+
+fn follow(mut known: Known, look: &mut Look) -> Known {
+    look.changed = true;
+    known.followed = Some(known.says.clone());
+    known
+}

@@ -1,0 +1,61 @@
+//! The responder's bounds, each with its reason.
+
+use std::time::Duration;
+
+/// The longest request line, its line end included: one row and its groups.
+pub const MAX_LINE_BYTES: usize = 1024;
+
+/// Keys of one request.
+pub const MAX_KEYS: usize = 16;
+
+/// From the accept to the end of the request line. HAProxy sends it at once; who sends
+/// nothing holds a thread for that long.
+pub const READ_TIME: Duration = Duration::from_millis(200);
+
+/// How long the peer may take to close after the reply, so that no TIME_WAIT stays here.
+pub const CLOSE_TIME: Duration = Duration::from_millis(100);
+
+/// A whole connection, far below the shortest sensible interval of checks.
+pub const CONNECTION_TIME: Duration = Duration::from_millis(500);
+
+/// Threads that answer. 500 peers that say nothing delay a check by
+/// 500 / 128 × [`READ_TIME`], which is 0.8 s.
+pub const THREADS: usize = 128;
+
+/// A thread's stack; it holds one request line and no formatting.
+pub const THREAD_STACK_BYTES: usize = 64 * 1024;
+
+/// Connections that wait in the kernel. A dropped one costs its row a whole second, so
+/// this matters more than the threads; the kernel caps it at `net.core.somaxconn`.
+pub const BACKLOG: u16 = 4096;
+
+/// The pause after an accept that failed for want of descriptors or memory.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// A connection that holds a thread for longer than this is stuck: four times the bound
+/// of any, and a machine that sleeps does not count.
+pub const STUCK: Duration = Duration::from_secs(10);
+
+/// How late the watcher of the store may be with a sign of life.
+pub const WATCHER_LATE: Duration = Duration::from_secs(10);
+
+/// Rows that are remembered; the oldest go first. 17 times the rows of a large fleet.
+pub const MAX_ROWS: usize = 16_384;
+
+/// How many of them go at once, so that a flood of names costs little each.
+pub const ROWS_OUT: usize = 256;
+
+/// Transitions that wait to be logged; more are counted, not logged.
+pub const MAX_WAITING_TRANSITIONS: usize = 4096;
+
+/// How often HAProxy is asked what became of the answers.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long such a look may take in all.
+pub const LOOK_TIME: Duration = Duration::from_secs(5);
+
+/// The interval of a row's checks while it is not known: HAProxy's own default.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Connections of the monitoring listener: scrapers come one at a time.
+pub const MONITORING_CONNECTIONS: usize = 16;

@@ -1,0 +1,443 @@
+//! What people and scrapers see: metrics, health, and who asks for what.
+//!
+//! `/-/metrics`, `/-/liveness`, `/-/readiness` and `/-/coverage`, on a listener of the
+//! responder's own or beside the daemon's metrics. Nothing here changes anything.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::answer::Verdict;
+use super::confirm::{Confirm, SeenRow, View};
+use super::copy::{Copy, CopyCell};
+use super::coverage::{Coverage, Heard, RowState, unaddressable, unasked};
+use super::kv::KvStatus;
+use super::limits::WATCHER_LATE;
+use super::metrics::{Metrics, Seen};
+use super::serve::Health;
+use crate::clock::{Clock, UnixNanos};
+use crate::http::{Method, Request, Response, Service, Status};
+use crate::metrics::{self as exposition, By, Gauge, Label as _};
+
+/// Every path starts like this.
+pub const PATHS: &str = "/-/";
+
+/// Looks into a responder.
+#[derive(Debug)]
+pub struct Monitor {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) status: Arc<KvStatus>,
+    pub(super) cell: Arc<CopyCell>,
+    pub(super) coverage: Arc<Coverage>,
+    pub(super) confirm: Option<Arc<Confirm>>,
+    pub(super) health: Health,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Service for Monitor {
+    fn call(&self, request: &mut Request<'_>) -> Response {
+        self.answer(request.method(), request.path(), request.query())
+    }
+}
+
+impl Monitor {
+    /// Answers a request for one of the responder's paths; 404 for any other.
+    #[must_use]
+    pub fn answer(&self, method: &Method, path: &str, query: Option<&str>) -> Response {
+        let answer = match path {
+            "/-/metrics" => |this: &Self, _: Option<&str>| {
+                let text = this.exposition(true);
+                Response::bytes(Status::Ok, exposition::CONTENT_TYPE, text.into_bytes())
+            },
+            "/-/liveness" => |this: &Self, _: Option<&str>| this.liveness(),
+            "/-/readiness" => |this: &Self, _: Option<&str>| this.readiness(),
+            "/-/coverage" => Self::show_coverage,
+            _ => return Response::text(Status::NotFound, "not found\n"),
+        };
+        match method {
+            Method::Get | Method::Head => answer(self, query),
+            Method::Post | Method::Other => {
+                Response::text(Status::MethodNotAllowed, "method not allowed\n")
+                    .header("Allow", "GET, HEAD")
+            }
+        }
+    }
+
+    /// The exposition; without the process's own figures where another one has them.
+    #[must_use]
+    pub fn exposition(&self, with_process: bool) -> String {
+        let now = self.clock.now();
+        let overrides: By<Verdict, Gauge> = By::default();
+        let copy = self.cell.load();
+        if let Some(copy) = &copy {
+            let wall = self.clock.wall();
+            for (_, entry) in copy.iter() {
+                if let Some(value) = entry.value_at(wall) {
+                    overrides.of(value.into()).inc();
+                }
+            }
+        }
+        let rows: By<RowState, Gauge> = By::default();
+        if let Some(view) = self.confirm.as_ref().and_then(|confirm| confirm.last().0) {
+            for state in RowState::ALL {
+                rows.of(*state).set_len(view.count(*state));
+            }
+        }
+        let listening_for = self.coverage.listening_for(now);
+        let unasked = copy.map_or(0, |copy| {
+            unasked(&copy, &self.coverage.rows(), listening_for, now).len()
+        });
+        let seen = Seen {
+            kv: self.status.snapshot(),
+            overrides,
+            rows,
+            unasked,
+            evicted: self.coverage.evicted(),
+        };
+        self.metrics.render(&seen, with_process)
+    }
+
+    fn liveness(&self) -> Response {
+        let late = self.status.overdue() > WATCHER_LATE;
+        let watcher = late.then_some("the watcher of the store gives no sign of life");
+        match self.health.trouble().or(watcher) {
+            None => Response::text(Status::Ok, "ok\n"),
+            Some(trouble) => Response::text(Status::ServiceUnavailable, &format!("{trouble}\n")),
+        }
+    }
+
+    fn readiness(&self) -> Response {
+        let kv = self.status.snapshot();
+        if kv.synced {
+            return Response::text(Status::Ok, "ready\n");
+        }
+        let trouble = kv.trouble.unwrap_or_else(|| "no reply yet".to_owned());
+        let text = format!("the store has not been read yet: {trouble}\n");
+        Response::text(Status::ServiceUnavailable, &text)
+    }
+
+    fn show_coverage(&self, query: Option<&str>) -> Response {
+        let asked = query
+            .unwrap_or("")
+            .split('&')
+            .find_map(|part| part.strip_prefix("key="));
+        let shown = match asked {
+            None => serde_json::to_vec_pretty(&self.whole()),
+            Some(encoded) => match decoded(encoded) {
+                Some(key) => serde_json::to_vec_pretty(&self.explain(&key)),
+                None => {
+                    return Response::text(
+                        Status::BadRequest,
+                        "key= has a percent sign without two hex digits behind it\n",
+                    );
+                }
+            },
+        };
+        match shown {
+            Ok(mut json) => {
+                json.push(b'\n');
+                Response::json(Status::Ok, json)
+            }
+            // Only a map with keys that are no strings could fail, and there is none.
+            Err(error) => Response::text(Status::InternalServerError, &format!("{error}\n")),
+        }
+    }
+
+    fn whole(&self) -> Whole {
+        let now = self.clock.now();
+        let heard = self.coverage.rows();
+        let copy = self.cell.load();
+        let (view, trouble) = match &self.confirm {
+            Some(confirm) => confirm.last(),
+            None => (None, None),
+        };
+        let states = RowState::ALL.iter().map(|state| {
+            let count = view.as_ref().map_or(0, |view| view.count(*state));
+            (state.as_str(), count)
+        });
+        let listening_for = self.coverage.listening_for(now);
+        let copy = copy.as_deref();
+        Whole {
+            store: self.store(copy),
+            haproxy: self.confirm.as_ref().map(|_| Haproxy {
+                looked_at: view.as_ref().map(|view| view.at.rfc3339()),
+                trouble,
+            }),
+            states: states.collect(),
+            rows: rows(&heard, view.as_deref()),
+            unasked: copy.map_or_else(Vec::new, |copy| unasked(copy, &heard, listening_for, now)),
+            unaddressable: copy.map_or_else(Vec::new, unaddressable),
+            evicted: self.coverage.evicted(),
+        }
+    }
+
+    fn store(&self, copy: Option<&Copy>) -> Store {
+        let kv = self.status.snapshot();
+        let age = kv.last_read.map(|at| {
+            let nanos = (self.clock.wall().0 - at.0).max(0);
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).as_secs_f64()
+        });
+        let invalid = copy.into_iter().flat_map(Copy::iter);
+        let invalid = invalid.filter_map(|(key, entry)| {
+            let why = entry.stored().err()?.to_string();
+            Some(Invalid {
+                key: key.to_owned(),
+                why,
+            })
+        });
+        Store {
+            synced: kv.synced,
+            last_read: kv.last_read.map(UnixNanos::rfc3339),
+            age_seconds: age,
+            hold: kv.hold.map(|hold| hold.as_str()),
+            trouble: kv.trouble,
+            keys: kv.keys,
+            invalid: invalid.collect(),
+        }
+    }
+
+    fn explain(&self, key: &str) -> Explained {
+        let wall = self.clock.wall();
+        let copy = self.cell.load();
+        let entry = copy.as_ref().and_then(|copy| copy.get(key).cloned());
+        let view = self.confirm.as_ref().and_then(|confirm| confirm.last().0);
+        let heard = self.coverage.rows();
+        let asks = |(_, row): &&(String, Heard)| row.keys().any(|k| k == key.as_bytes());
+        let asked_by: Vec<(String, Heard)> = heard.iter().filter(asks).cloned().collect();
+        let mut asked_by = rows(&asked_by, None);
+        if let Some(view) = &view {
+            for row in &mut asked_by {
+                row.state = state_of(&row.row, view);
+            }
+        }
+        let value = entry.as_ref().and_then(|entry| entry.value_at(wall));
+        let invalid = entry
+            .as_ref()
+            .and_then(|entry| entry.stored().err().cloned());
+        let until = entry.as_ref().and_then(|entry| entry.until());
+        let decides = |row: &&ShownRow| row.decided_by.as_deref() == Some(key);
+        let decided = asked_by.iter().filter(decides).count();
+        let says = match (&copy, &entry, value) {
+            (None, _, _) => "the store has not been read yet, so no row is answered".to_owned(),
+            (Some(_), None, _) => format!("{key} is not in the store and changes nothing"),
+            (Some(_), Some(_), None) => match &invalid {
+                Some(why) => format!("{key} counts as absent: {why}"),
+                None => format!("{key} counts as absent: its time is over"),
+            },
+            (Some(_), Some(_), Some(value)) => format!("{key} says {value}"),
+        };
+        let asked = match (asked_by.len(), value) {
+            (0, _) => "no row asks for it".to_owned(),
+            (count, None) => format!("rows that ask for it: {count}"),
+            (count, Some(_)) => format!(
+                "rows that ask for it: {count}, of which it decides {decided}; a key before it in the request wins"
+            ),
+        };
+        Explained {
+            key: key.to_owned(),
+            in_store: entry.is_some(),
+            value: value.map(|value| value.to_string()),
+            invalid: invalid.map(|why| why.to_string()),
+            until: until.map(|until| until.to_string()),
+            summary: format!("{says}; {asked}"),
+            haproxy: view
+                .as_ref()
+                .and_then(|view| view.rows.get(key))
+                .map(ShownServer::from),
+            asked_by,
+        }
+    }
+}
+
+/// Percent-decoded text; `None` where an escape is none. What is no UTF-8 cannot be a
+/// key of the copy, and is shown with replacement characters.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first == b'%' {
+            let (digits, tail) = rest.split_at_checked(2)?;
+            let digits = std::str::from_utf8(digits).ok()?;
+            if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                return None;
+            }
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = tail;
+        } else {
+            bytes.push(*first);
+        }
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What `/-/coverage` shows.
+#[derive(Debug, Serialize)]
+struct Whole {
+    store: Store,
+    /// Absent without a socket to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    haproxy: Option<Haproxy>,
+    states: BTreeMap<&'static str, usize>,
+    rows: Vec<ShownRow>,
+    unasked: Vec<String>,
+    unaddressable: Vec<String>,
+    evicted: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Store {
+    synced: bool,
+    last_read: Option<String>,
+    age_seconds: Option<f64>,
+    hold: Option<&'static str>,
+    trouble: Option<String>,
+    keys: usize,
+    invalid: Vec<Invalid>,
+}
+
+#[derive(Debug, Serialize)]
+struct Invalid {
+    key: String,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Haproxy {
+    looked_at: Option<String>,
+    trouble: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownRow {
+    row: String,
+    /// Absent without a view of HAProxy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(flatten)]
+    asked: Option<Asked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    haproxy: Option<ShownServer>,
+}
+
+/// What a row asked and was told.
+#[derive(Debug, Serialize)]
+struct Asked {
+    request: Vec<String>,
+    answer: String,
+    first_asked: String,
+    last_asked: String,
+    interval_seconds: Option<f64>,
+    count: u64,
+}
+
+/// What HAProxy says of a row.
+#[derive(Debug, Serialize)]
+struct ShownServer {
+    status: String,
+    admin: u32,
+    weight: u32,
+    base_weight: u32,
+    agent: String,
+    agent_status: String,
+    agent_words: String,
+}
+
+impl From<&SeenRow> for ShownServer {
+    fn from(row: &SeenRow) -> Self {
+        Self {
+            status: row.status.clone(),
+            admin: row.admin,
+            weight: row.weight,
+            base_weight: row.base_weight,
+            agent: row.agent.clone(),
+            agent_status: row.agent_status.clone(),
+            agent_words: row.agent_words.clone(),
+        }
+    }
+}
+
+/// What `/-/coverage?key=` shows.
+#[derive(Debug, Serialize)]
+struct Explained {
+    key: String,
+    in_store: bool,
+    value: Option<String>,
+    invalid: Option<String>,
+    until: Option<String>,
+    summary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    haproxy: Option<ShownServer>,
+    asked_by: Vec<ShownRow>,
+}
+
+/// The rows that ask and those that HAProxy has, by name.
+fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
+    let by_name: HashMap<&str, &Heard> = heard
+        .iter()
+        .map(|(name, row)| (name.as_str(), row))
+        .collect();
+    let seen = view.iter().flat_map(|view| view.rows.keys());
+    let silent = seen
+        .map(String::as_str)
+        .filter(|name| !by_name.contains_key(name));
+    let mut names: Vec<&str> = by_name.keys().copied().chain(silent).collect();
+    names.sort_unstable();
+    let shown = names.into_iter().map(|name| {
+        let heard = by_name.get(name);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        ShownRow {
+            row: name.to_owned(),
+            state: view.and_then(|view| state_of(name, view)),
+            decided_by: heard.and_then(|row| row.deciding_key()).map(text),
+            asked: heard.map(|row| Asked {
+                request: row.keys().map(text).collect(),
+                answer: row.value.to_string(),
+                first_asked: row.first.rfc3339(),
+                last_asked: row.last.rfc3339(),
+                interval_seconds: row.interval().map(|time| time.as_secs_f64()),
+                count: row.count,
+            }),
+            haproxy: view
+                .and_then(|view| view.rows.get(name))
+                .map(ShownServer::from),
+        }
+    });
+    shown.collect()
+}
+
+fn state_of(name: &str, view: &View) -> Option<&'static str> {
+    let state = match view.rows.get(name) {
+        Some(row) => row.state,
+        None if view.foreign.iter().any(|foreign| foreign == name) => RowState::Foreign,
+        None => return None,
+    };
+    Some(state.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_percent_decoded() {
+        let table = [
+            ("", Some("")),
+            ("web/s1", Some("web/s1")),
+            ("web%2Fs1", Some("web/s1")),
+            ("a%20b+c%c3%bc", Some("a b+cü")),
+            ("%ff", Some("\u{fffd}")),
+            ("%", None),
+            ("%2", None),
+            ("%zz", None),
+            ("%+1", None),
+        ];
+        for (text, want) in table {
+            assert_eq!(decoded(text).as_deref(), want, "{text}");
+        }
+    }
+}

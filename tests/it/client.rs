@@ -1,0 +1,8 @@
+//! The controller's end: the HTTP client against scripted peers, and the library
+//! against the agent.
+
+mod classes;
+mod http;
+#[cfg(feature = "testkit")]
+mod push;
+mod script;

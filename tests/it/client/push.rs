@@ -1,0 +1,445 @@
+//! The loop of a push, row by row, against the fake agent.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use haptic_agent::client::{
+    Cancel, Client, ClientConfig, Credentials, Error, FileSet, FileSetOptions, Fleet, Outcome,
+    PushError, PushOptions, Step, push, push_watched,
+};
+use haptic_agent::testkit::FakeAgent;
+use haptic_agent::testkit::fake_agent::{Break, Pacing, ReloadFault};
+use haptic_agent::wire::manifest::{FileKind, Mode, Token};
+
+const CONFIG: &[u8] = b"global\ndefaults\nfrontend f\n";
+
+fn client(agent: &FakeAgent) -> Client {
+    let credentials = Credentials::new(agent.username(), agent.password()).unwrap();
+    Client::new(ClientConfig::new(&agent.url(), credentials).unwrap())
+}
+
+fn set(files: &[(&str, &[u8])]) -> FileSet {
+    let files = [("haproxy.cfg", CONFIG)].iter().chain(files);
+    FileSet::from_files(
+        files.map(|(name, bytes)| (*name, bytes.to_vec())),
+        &FileSetOptions::default(),
+    )
+    .unwrap()
+}
+
+fn options() -> PushOptions {
+    PushOptions {
+        recover: Duration::from_secs(5),
+        wait: Duration::from_secs(20),
+        ..PushOptions::default()
+    }
+}
+
+#[test]
+fn the_first_push_sends_all_and_the_same_again_sends_nothing() {
+    let agent = FakeAgent::start().unwrap();
+    let (client, set) = (client(&agent), set(&[("maps/a.map", b"a b\n")]));
+    let first = push(&client, &set, &options()).unwrap();
+    assert_eq!(first.outcome, Outcome::Applied);
+    assert!(first.is_converged());
+    assert_eq!(first.sent, set.bytes());
+    let applied = agent.last().unwrap();
+    let manifest = applied.manifest.clone().unwrap();
+    assert_eq!(manifest.mode, Mode::Reload);
+    assert_eq!(manifest.token.leader_epoch, 1);
+    assert_eq!(applied.part_names(), ["haproxy.cfg", "maps/a.map"]);
+    assert_eq!(agent.state().running_plan_id, set.plan_id());
+
+    let again = push(&client, &set, &options()).unwrap();
+    assert_eq!((again.outcome, again.sent), (Outcome::Unchanged, 0));
+    assert_eq!(agent.applies().len(), 1, "nothing was sent");
+}
+
+#[test]
+fn only_what_changed_is_sent() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(
+        &client,
+        &set(&[("general/a", b"1"), ("general/b", b"1")]),
+        &options(),
+    )
+    .unwrap();
+    let next = set(&[("general/a", b"1"), ("general/b", b"22")]);
+    let pushed = push(&client, &next, &options()).unwrap();
+    assert_eq!(pushed.sent, 2);
+    assert_eq!(agent.last().unwrap().part_names(), ["general/b"]);
+    let token = agent.state().applied_token;
+    push(&client, &set(&[]), &options()).unwrap();
+    assert!(agent.state().applied_token.render_seq > token.render_seq);
+    assert_eq!(agent.files().len(), 1);
+}
+
+#[test]
+fn missing_content_is_sent_once_more() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[("general/a", b"1")]), &options()).unwrap();
+    let state = agent.state();
+    let again = RefCell::new(0);
+    // The agent holds less than its state said, under the same plan and token.
+    let lose = |step: &Step<'_>| match step {
+        Step::Decided(_) => {
+            let left = [("haproxy.cfg", FileKind::Config, CONFIG)];
+            agent
+                .push_behind(&state.applied_plan_id, state.applied_token, left)
+                .unwrap();
+        }
+        Step::Again(_) => *again.borrow_mut() += 1,
+        _ => {}
+    };
+    let next = set(&[("general/a", b"1"), ("general/b", b"2")]);
+    let pushed = push_watched(&client, &next, &options(), &lose).unwrap();
+    assert_eq!((pushed.outcome, pushed.rounds), (Outcome::Applied, 1));
+    assert_eq!(*again.borrow(), 1);
+    let statuses: Vec<u16> = agent.applies().iter().map(|a| a.status).collect();
+    assert_eq!(statuses, [200, 409, 200]);
+    assert_eq!(agent.last().unwrap().parts.len(), 3, "all of it");
+    assert_eq!(agent.files()["general/a"].as_ref(), b"1");
+}
+
+fn behind(agent: &FakeAgent, id: &str, epoch: u64) {
+    let token = Token {
+        leader_epoch: epoch,
+        render_seq: 1 << 40,
+    };
+    let theirs = [(
+        "haproxy.cfg",
+        FileKind::Config,
+        b"global # theirs\n".as_slice(),
+    )];
+    agent.push_behind(id, token, theirs).unwrap();
+}
+
+#[test]
+fn of_two_at_once_the_second_is_told_who_won_and_may_insist() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    let mine = set(&[("general/a", b"mine")]);
+    let intrude = |step: &Step<'_>| match step {
+        Step::Decided(_) => behind(&agent, "theirs", 1),
+        _ => {}
+    };
+    match push_watched(&client, &mine, &options(), &intrude) {
+        Err(PushError::Overtaken {
+            applied_plan_id,
+            applied_token,
+        }) => {
+            assert_eq!(applied_plan_id, "theirs");
+            assert_eq!(applied_token.render_seq, 1 << 40);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        agent.state().applied_plan_id,
+        "theirs",
+        "nothing of theirs is lost"
+    );
+
+    let once = RefCell::new(true);
+    let intrude = |step: &Step<'_>| match step {
+        Step::Decided(_) if once.replace(false) => behind(&agent, "theirs again", 1),
+        _ => {}
+    };
+    let insist = PushOptions {
+        overwrite: true,
+        ..options()
+    };
+    let pushed = push_watched(&client, &mine, &insist, &intrude).unwrap();
+    assert_eq!((pushed.outcome, pushed.rounds), (Outcome::Applied, 2));
+    assert_eq!(agent.state().applied_plan_id, mine.plan_id());
+}
+
+/// A round that begins for another reason must not swallow somebody's push either.
+#[test]
+fn a_later_round_builds_on_nobody_else_s_push() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    agent.turn_away(1);
+    let intrude = |step: &Step<'_>| match step {
+        Step::Again(_) => behind(&agent, "theirs", 1),
+        _ => {}
+    };
+    match push_watched(
+        &client,
+        &set(&[("general/a", b"mine")]),
+        &options(),
+        &intrude,
+    ) {
+        Err(PushError::Overtaken {
+            applied_plan_id, ..
+        }) => assert_eq!(applied_plan_id, "theirs"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_unknown_baseline_gets_the_full_set_and_a_reload() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[("maps/a.map", b"a b\n")]), &options()).unwrap();
+    let once = RefCell::new(true);
+    let forget = |step: &Step<'_>| match step {
+        Step::Decided(_) if once.replace(false) => agent.lose_baseline(),
+        _ => {}
+    };
+    let next = set(&[("maps/a.map", b"a c\n")]);
+    let pushed = push_watched(&client, &next, &options(), &forget).unwrap();
+    assert_eq!((pushed.outcome, pushed.rounds), (Outcome::Applied, 2));
+    let last = agent.last().unwrap();
+    assert_eq!(last.manifest.as_ref().unwrap().mode, Mode::Reload);
+    assert_eq!(last.part_names(), ["haproxy.cfg", "maps/a.map"]);
+}
+
+#[test]
+fn a_newer_leader_is_obeyed_unless_overruled() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    behind(&agent, "leader's", 7);
+    // Their epoch is taken over with the baseline: no conflict.
+    push(&client, &set(&[]), &options()).unwrap();
+    assert_eq!(agent.state().applied_token.leader_epoch, 7);
+
+    // A leader of epoch 9 was refused by HAProxy: the state still shows 7.
+    let credentials = Credentials::new(agent.username(), agent.password()).unwrap();
+    let leader = Client::new(ClientConfig::new(&agent.url(), credentials).unwrap());
+    agent.fail_next_reload("no");
+    let higher = PushOptions {
+        epoch: 9,
+        ..options()
+    };
+    push(&leader, &set(&[("general/bad", b"")]), &higher).unwrap_err();
+    let mine = set(&[("general/a", b"mine")]);
+    match push(&client, &mine, &options()) {
+        Err(PushError::Stale { epoch: 7, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let overrule = PushOptions {
+        take_over: true,
+        ..options()
+    };
+    let pushed = push(&client, &mine, &overrule).unwrap();
+    assert_eq!(pushed.outcome, Outcome::Applied);
+    assert!(agent.state().applied_token.leader_epoch >= 9);
+}
+
+#[test]
+fn a_refusal_comes_with_haproxy_s_words_and_a_repeated_one_says_so() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    let words = "[haproxy.cfg:3] : unknown keyword 'frob'";
+    agent.fail_next_reload(words);
+    let bad = set(&[("general/a", b"bad")]);
+    let first = push(&client, &bad, &options()).unwrap_err().to_string();
+    assert!(
+        first.contains(words) && !first.contains("remembers"),
+        "{first}"
+    );
+    let second = push(&client, &bad, &options()).unwrap_err().to_string();
+    assert!(
+        second.contains(words) && second.contains("remembers"),
+        "{second}"
+    );
+    // Repaired.
+    let good = push(&client, &set(&[("general/a", b"good")]), &options()).unwrap();
+    assert_eq!(good.outcome, Outcome::Applied);
+}
+
+#[test]
+fn a_scheduled_reload_is_waited_for_or_not() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    agent.set_pacing(Pacing::Window(Duration::from_millis(700)));
+    push(&client, &set(&[("general/a", b"1")]), &options()).unwrap();
+
+    let hasty = PushOptions {
+        wait: Duration::ZERO,
+        ..options()
+    };
+    let next = set(&[("general/a", b"2")]);
+    let pushed = push(&client, &next, &hasty).unwrap();
+    assert!(
+        matches!(pushed.outcome, Outcome::Pending { .. }),
+        "{:?}",
+        pushed.outcome
+    );
+    assert!(!pushed.is_converged());
+    // The same push again waits for what the first one began.
+    let waited = RefCell::new(0);
+    let watch = |step: &Step<'_>| match step {
+        Step::Waiting { .. } => *waited.borrow_mut() += 1,
+        _ => {}
+    };
+    let pushed = push_watched(&client, &next, &options(), &watch).unwrap();
+    assert!(pushed.is_converged(), "{:?}", pushed.outcome);
+    assert_eq!(*waited.borrow(), 1);
+    assert_eq!(agent.state().running_plan_id, next.plan_id());
+
+    // The reload that was waited for fails.
+    agent.next_reload(ReloadFault::Refused("[haproxy.cfg:1] : no".into()));
+    match push(&client, &set(&[("general/a", b"3")]), &options()) {
+        Err(PushError::Nack(result)) => {
+            assert!(result.error.unwrap().message.contains("[haproxy.cfg:1]"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_wait_has_an_end() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    agent.set_pacing(Pacing::Always);
+    let short = PushOptions {
+        wait: Duration::from_millis(300),
+        ..options()
+    };
+    match push(&client, &set(&[]), &short) {
+        Err(PushError::StillPending { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An agent that dies between push and answer, wherever the connection breaks.
+#[test]
+fn a_lost_answer_is_looked_up() {
+    for place in [
+        Break::BeforeReading,
+        Break::MidBody,
+        Break::AfterApplying,
+        Break::InAnswer(0),
+        Break::InAnswer(200),
+    ] {
+        let agent = FakeAgent::start().unwrap();
+        let client = client(&agent);
+        push(&client, &set(&[]), &options()).unwrap();
+        let next = set(&[("general/a", &[b'x'; 200_000])]);
+        agent.break_next(place);
+        let pushed =
+            push(&client, &next, &options()).unwrap_or_else(|error| panic!("{place:?}: {error}"));
+        assert!(pushed.is_converged(), "{place:?}");
+        assert_eq!(agent.state().running_plan_id, next.plan_id(), "{place:?}");
+        let results = agent
+            .applies()
+            .iter()
+            .filter(|a| a.result().is_some_and(|r| r.ok))
+            .count();
+        assert_eq!(results, 2, "{place:?}: once each");
+    }
+}
+
+/// A refusal whose answer was lost is still a refusal.
+#[test]
+fn a_lost_refusal_is_found_in_the_state() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    agent.fail_next_reload("[haproxy.cfg:9] : no");
+    agent.break_next(Break::AfterApplying);
+    match push(&client, &set(&[("general/a", b"x")]), &options()) {
+        Err(PushError::Nack(result)) => assert!(result.error.unwrap().message.contains(":9]")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_agent_that_stays_away_is_an_error_that_says_what_was_lost() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    agent.break_next(Break::AfterApplying);
+    let short = PushOptions {
+        recover: Duration::from_millis(500),
+        ..options()
+    };
+    let watch = |step: &Step<'_>| match step {
+        Step::Lost(_) => agent.refuse_connections(1000),
+        _ => {}
+    };
+    match push_watched(
+        &client,
+        &set(&[("general/a", &[b'x'; 200_000])]),
+        &short,
+        &watch,
+    ) {
+        Err(PushError::Client(Error::Transport(_))) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_busy_agent_is_asked_again_and_three_rounds_are_the_end() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    agent.turn_away(2);
+    assert_eq!(push(&client, &set(&[]), &options()).unwrap().rounds, 3);
+    agent.turn_away(3);
+    match push(&client, &set(&[("general/a", b"")]), &options()) {
+        Err(PushError::NoEnd) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_agent_of_another_release_gets_files_and_a_reload() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[("maps/a.map", b"a b\n")]), &options()).unwrap();
+    agent.set_api_version(2);
+    push(&client, &set(&[("maps/a.map", b"a c\n")]), &options()).unwrap();
+    let manifest = agent.last().unwrap().manifest.unwrap();
+    assert_eq!((manifest.mode, manifest.ops.len()), (Mode::Reload, 0));
+    assert_eq!(agent.last().unwrap().parts.len(), 2);
+}
+
+#[test]
+fn a_cancel_ends_the_waiting() {
+    let agent = FakeAgent::start().unwrap();
+    agent.set_pacing(Pacing::Always);
+    let cancel = Cancel::new();
+    let client = client(&agent).cancelled_by(&cancel);
+    let watch = |step: &Step<'_>| match step {
+        Step::Waiting { .. } => cancel.cancel(),
+        _ => {}
+    };
+    match push_watched(&client, &set(&[]), &options(), &watch) {
+        Err(PushError::Client(error)) => assert!(error.is_cancelled()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_fleet_has_an_outcome_for_each() {
+    let agents: Vec<FakeAgent> = (0..20).map(|_| FakeAgent::start().unwrap()).collect();
+    agents[3].fail_next_reload("[haproxy.cfg:3] : no");
+    let mut clients: Vec<Client> = agents.iter().map(client).collect();
+    let credentials = Credentials::new("u", "p").unwrap();
+    clients[7] = Client::new(ClientConfig::new("http://127.0.0.1:1", credentials.clone()).unwrap());
+    clients[9] = Client::new(ClientConfig::new(&agents[9].url(), credentials).unwrap());
+    let set = set(&[]);
+    let outcomes = Fleet::new(clients).push(&set, &options(), |_, _| ());
+    assert_eq!(outcomes.len(), 20);
+    for (place, outcome) in outcomes.iter().enumerate() {
+        match (place, outcome) {
+            (3, Err(PushError::Nack(_))) => {}
+            (7, Err(PushError::Client(Error::Transport(_)))) => {}
+            (9, Err(PushError::Client(Error::Http { status: 401, .. }))) => {}
+            (3 | 7 | 9, other) => panic!("{place}: {other:?}"),
+            (_, Ok(pushed)) => assert!(pushed.is_converged()),
+            (_, Err(error)) => panic!("{place}: {error}"),
+        }
+    }
+    for (place, agent) in agents.iter().enumerate() {
+        let applied = agent.state().applied_plan_id == set.plan_id();
+        assert_eq!(applied, ![3, 7, 9].contains(&place), "{place}");
+    }
+}

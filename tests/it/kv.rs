@@ -1,0 +1,4 @@
+//! The copy of the store: values, watchers and stores as the responder sees them.
+
+mod dir;
+pub(crate) mod kit;
