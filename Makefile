@@ -22,26 +22,28 @@ build: ## the release binary, target/release/haptic-agent
 	$(CARGO) build --release --locked
 
 test: servers ## everything, against real HAProxy 3.0, 3.2 and 3.4
-	$(CARGO) test --locked
+	$(CARGO) test --locked --features testkit
 
 check: lint ## format, lints, documentation, manual pages, help texts
 	$(CARGO) fmt --check
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
-	$(CARGO) test --locked --test it cli::pages
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --features testkit
+	$(CARGO) check --locked --no-default-features --features client
+	$(CARGO) check --locked --no-default-features --features testkit
+	$(CARGO) test --locked --features testkit --test it cli::pages
 
 lint: ## clippy, shellcheck and mandoc, warnings denied
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features testkit -- -D warnings
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck -e SC1091 $(SCRIPTS)
 	@command -v mandoc >/dev/null || { echo 'mandoc is missing: apt-get install mandoc' >&2; exit 1; }
 	mandoc -T lint -W warning $(PAGES)
 
 man: ## writes the manual pages and help snapshots from the flag table
-	HAPTIC_BLESS=1 $(CARGO) test --locked --test it cli::pages
-	$(CARGO) test --locked --test it cli::pages
+	HAPTIC_BLESS=1 $(CARGO) test --locked --features testkit --test it cli::pages
+	$(CARGO) test --locked --features testkit --test it cli::pages
 
 soak: servers ## the long tests, bounded
-	$(CARGO) test --release --locked -- --ignored --test-threads=1
+	$(CARGO) test --release --locked --features testkit -- --ignored --test-threads=1
 
 bench: servers static ## measures size, memory, start, throughput and applies
 	$(CARGO) bench --locked --bench bench
