@@ -6,6 +6,7 @@ mod apply;
 mod cli;
 mod client;
 mod contract;
+mod ctl;
 mod fixtures;
 mod haproxy;
 mod http;
