@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod consul;
 mod contract;
+mod ctl;
 mod decide;
 mod fixtures;
 mod haproxy;
