@@ -4,12 +4,6 @@ use super::kit::{Pod, Site, command, lines_of, run};
 use crate::support::agent::tree;
 use crate::support::haproxy::Version;
 
-/// A configuration that is right in every pod: sockets by the working directory's name
-/// cannot be, so each has its own base, and the set names what is common.
-fn common(extra: &str) -> String {
-    format!("defaults common\n    mode http\n{extra}")
-}
-
 #[test]
 fn every_outcome_is_shown_and_one_bad_one_is_exit_1() {
     let (old, new, mut down) = (
@@ -18,22 +12,16 @@ fn every_outcome_is_shown_and_one_bad_one_is_exit_1() {
         Pod::start(Version::V3_4),
     );
     down.agent.kill();
-    // The pods' bases differ, so what is pushed is beside the part that names them.
-    let set = |pod: &Pod, extra: &str| {
-        let site = Site::of(pod);
-        site.write(
-            "haproxy.cfg",
-            &format!("{}{}", pod.config(extra), common("")),
-        );
-        site
-    };
     let urls = [old.url(), down.url(), new.url()];
     let agents = [
         "--agent", &urls[0], "--agent", &urls[1], "--agent", &urls[2],
     ];
-    // 3.0 has no such action; and its sockets are those of the other pod, which the
-    // look before a reload does not mind.
-    let site = set(&new, "    http-request pause 1 if FALSE\n");
+    // 3.0 has no such action.
+    let site = Site::of(&new);
+    site.write(
+        "haproxy.cfg",
+        &new.config("    http-request pause 1 if FALSE\n"),
+    );
     let out = run(command(&[&["push", site.path()][..], &agents].concat()));
     out.ends(1).says("2 of 3 agents are not good");
     let of_old = lines_of(&out, &urls[0]).join("\n");

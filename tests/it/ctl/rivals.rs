@@ -1,6 +1,6 @@
 //! Two people at once, and a leader with a higher epoch.
 
-use super::kit::{Moment, Pass, Pod, Relay, Site, ctl};
+use super::kit::{Moment, Pass, Pod, Relay, Site, command, ctl, run};
 use crate::support::agent::{Apply, tree};
 use crate::support::haproxy::Version;
 
@@ -23,7 +23,9 @@ fn of_two_pushes_at_once_one_is_told_who_won_and_nothing_is_lost() {
             Box::new(move |moment| {
                 if moment == Moment::Begun && !pushed {
                     pushed = true;
-                    ctl(&url, &["push", &their_path]).ends(0);
+                    let mut theirs = command(&["push", &their_path, "--agent", &url]);
+                    theirs.env("USER", "berta");
+                    run(theirs).ends(0);
                 }
                 Pass::On
             }),
@@ -34,11 +36,13 @@ fn of_two_pushes_at_once_one_is_told_who_won_and_nothing_is_lost() {
             .unwrap()
             .to_owned();
         told.ends(1)
-            .says("somebody else has pushed")
+            .says("berta@")
+            .says("has pushed meanwhile")
             .says(&their_plan)
             .says("--overwrite");
         assert_eq!(pod.get("a.example"), "theirs", "{version}");
         assert_eq!(tree(&pod.base), theirs.tree(), "{version}");
+        ctl(&direct, &["state"]).ends(0).says("pushed by berta@");
         // A look, then again: that is on purpose now.
         ctl(&direct, &["plan", mine.path()])
             .ends(0)
