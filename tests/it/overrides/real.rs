@@ -52,8 +52,8 @@ fn every_verb_with_the_rights_that_it_needs() {
     watched.until_value("web/s1", Some(Value::Weight(50)));
     assert_eq!(watched.copy().get("web/s1").unwrap().until(), None);
     // Somebody else drains while a ramp is under way: that drain stays.
+    let words = ["ready", "canary", "--ramp", "--ramp-hold", "2s"];
     let race = std::thread::scope(|scope| {
-        let words = ["ready", "canary", "--ramp", "--ramp-hold", "2s"];
         let ramp = scope.spawn(|| run(ROOT, &words));
         watched.until_value("canary", Some(Value::Maint));
         consul.put(&full("canary"), "drain");
