@@ -5,11 +5,14 @@
 mod apply;
 mod cli;
 mod client;
+mod consul;
 mod contract;
 mod fixtures;
 mod haproxy;
 mod http;
+mod kv;
 mod ops;
+mod overrides;
 mod responder;
 mod sandbox;
 mod soak;

@@ -93,7 +93,10 @@ fn rights_that_come_and_go() {
     assert_eq!(watched.value("a"), Some(Value::Drain));
     assert_eq!(watched.value("b"), Some(Value::Drain));
     // A part of them: what is missing may not be read.
-    consul.give(TOKEN, &format!("key \"{}\" {{ policy = \"read\" }}", full("a")));
+    consul.give(
+        TOKEN,
+        &format!("key \"{}\" {{ policy = \"read\" }}", full("a")),
+    );
     watched.until_more(ReadResult::Hold, 3);
     assert_eq!(watched.value("b"), Some(Value::Drain));
     consul.delete(&full("a"));
@@ -169,8 +172,19 @@ fn names_and_values_come_back_as_they_were_stored() {
     let consul = Consul::start(Mode::Open);
     let long = "n".repeat(512);
     let names = [
-        "UPPER", "a b", "a%2Fb", "a#b", "a+b", "a;b", "a?b", "a\\b", "b/%/c", "lower", &long,
-        "web/s1", "ü/日本",
+        "UPPER",
+        "a b",
+        "a%2Fb",
+        "a#b",
+        "a+b",
+        "a;b",
+        "a?b",
+        "a\\b",
+        "b/%/c",
+        "lower",
+        &long,
+        "web/s1",
+        "ü/日本",
     ];
     for (at, name) in names.iter().enumerate() {
         consul.put(&full(name), &format!("{at}%"));
@@ -253,7 +267,10 @@ fn a_flood_of_writes() {
         .iter()
         .sum::<u64>();
     eprintln!("919 writes took {written:?}; {reads} reads in {seconds:.2} s");
-    assert!(reads as f64 <= 20.0 * seconds + 2.0, "{reads} reads in {seconds} s");
+    assert!(
+        reads as f64 <= 20.0 * seconds + 2.0,
+        "{reads} reads in {seconds} s"
+    );
     assert_eq!(now.errors(ErrorKind::Http), 0);
 }
 

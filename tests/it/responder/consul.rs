@@ -54,7 +54,10 @@ impl Fleet {
         for asker in &self.askers {
             let row = asker.row("web", server);
             let version = asker.haproxy.version();
-            assert!(want.is_met_by(&row), "{version}, {what}: {row:?}, not {want:?}");
+            assert!(
+                want.is_met_by(&row),
+                "{version}, {what}: {row:?}, not {want:?}"
+            );
         }
     }
 }
@@ -82,7 +85,9 @@ fn one_write_is_followed_by_all() {
         }
         times.sort_unstable();
         let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
-        println!("agent-inter {inter:?}: the last of three follows after {median:?}, at most {slowest:?}");
+        println!(
+            "agent-inter {inter:?}: the last of three follows after {median:?}, at most {slowest:?}"
+        );
         assert!(slowest < inter + Duration::from_millis(1500), "{slowest:?}");
         let changed = "haptic_responder_kv_reads_total{result=\"changed\"}";
         assert!(fleet.respond.sample(changed) >= f64::from(rounds));
