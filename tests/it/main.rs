@@ -8,6 +8,7 @@ mod contract;
 mod fixtures;
 mod haproxy;
 mod http;
+mod live;
 mod ops;
 mod sandbox;
 mod soak;

@@ -15,6 +15,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod certs;
+pub(crate) mod dice;
 pub(crate) mod fake;
 pub(crate) mod haproxy;
 pub(crate) mod ports;
