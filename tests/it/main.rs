@@ -13,6 +13,7 @@ mod fixtures;
 mod haproxy;
 mod http;
 mod kv;
+mod live;
 mod ops;
 mod overrides;
 mod responder;
