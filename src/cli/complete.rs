@@ -201,7 +201,15 @@ fn zsh() -> String {
         }
         text.push_str("\n\t\t;;\n");
     }
-    text.push_str("\tesac\n}\n\n_hapticctl \"$@\"\n");
+    // Found in the function path it is called to complete, sourced it only defines.
+    text.push_str(
+        "\tesac\n}\n\n\
+         if [[ $funcstack[1] = _hapticctl ]]; then\n\
+         \t_hapticctl \"$@\"\n\
+         else\n\
+         \tcompdef _hapticctl hapticctl\n\
+         fi\n",
+    );
     text
 }
 

@@ -6,12 +6,13 @@ use super::progress::Progress;
 use super::view::{Block, Report};
 use super::{labels, next, plan, when, words};
 use crate::cli::ctl::PushFlags;
-use crate::client::{FileSet, Fleet, Outcome, PushError, PushOptions, Pushed};
+use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed};
 use crate::wire::result::ResultMode;
 
 pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let options = PushOptions {
-        epoch: flags.epoch,
+        by: who(),
+        epoch: Epoch::AtLeast(flags.epoch),
         reload: flags.reload,
         overwrite: flags.overwrite,
         take_over: flags.take_over,
@@ -34,6 +35,19 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let mut report = Report::new(labels, blocks);
     plan::describe(set, &mut report);
     report
+}
+
+/// The user and the machine, for others who find the set there.
+fn who() -> Option<String> {
+    let user = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| crate::cli::process_env(name))
+        .filter(|user| !user.is_empty())?;
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Some(match machine.trim() {
+        "" => user,
+        machine => format!("{user}@{machine}"),
+    })
 }
 
 fn block(outcome: &Result<Pushed, PushError>) -> Block {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::view::{Block, Report};
 use super::{labels, plan, when, words};
+use crate::client::decide::pushed_by;
 use crate::client::{Fleet, StateRead};
 use crate::wire::result::{ApplyResult, ResultMode};
 use crate::wire::state::State;
@@ -12,7 +13,12 @@ use crate::wire::state::State;
 const MAX_SHOWN: usize = 10;
 
 pub(super) fn run(fleet: &Fleet) -> Report {
-    let blocks = fleet.each(|_, client| match client.state(StateRead::default()) {
+    // The plan beside the set says who pushed it.
+    let read = StateRead {
+        plan: true,
+        ..StateRead::default()
+    };
+    let blocks = fleet.each(|_, client| match client.state(read) {
         Ok(state) => block(&state),
         Err(error) => plan::unasked(&error),
     });
@@ -120,7 +126,12 @@ pub(super) fn block(state: &State) -> Block {
     let mut block = Block::new(standing.is_good(), standing.title(state));
     block.next = standing.next(state);
     block.field("standing", standing.as_str());
-    block.field("state", json!(state));
+    let mut document = json!(state);
+    if let Some(fields) = document.as_object_mut() {
+        // For the decision alone, and long.
+        fields.remove("applied_plan");
+    }
+    block.field("state", document);
     if let Some(degraded) = &state.degraded {
         block.row("since", when::moment(&degraded.since));
         // Mostly it is the last push's failure, which is told below.
@@ -152,11 +163,15 @@ pub(super) fn block(state: &State) -> Block {
 
 fn roles(block: &mut Block, state: &State) {
     let token = state.applied_token;
+    let by = pushed_by(state);
     block.row(
         "applied",
         format!(
-            "{}  (epoch {}, sequence {}, generation {})",
+            "{}{}  (epoch {}, sequence {}, generation {})",
             words::plan(&state.applied_plan_id),
+            by.as_ref()
+                .map(|by| format!(", pushed by {by}"))
+                .unwrap_or_default(),
             token.leader_epoch,
             token.render_seq,
             state.generation
@@ -169,6 +184,7 @@ fn roles(block: &mut Block, state: &State) {
             id => format!("  brought to {} by commands", words::plan(id)),
         };
     }
+    block.field("pushed_by", json!(by));
     block.row("running", running);
     block.row("last good", words::plan(&state.lkg_plan_id));
     let bytes = state.files.values().map(|file| file.size).sum();

@@ -32,7 +32,7 @@ pub mod monitor;
 pub mod note;
 pub mod serve;
 pub mod stamp;
-mod stop;
+pub mod stop;
 pub mod value;
 
 use std::error::Error;

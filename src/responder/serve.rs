@@ -287,7 +287,7 @@ impl Shared {
         };
         self.answering.note(Note::AcceptFailed(error));
         if pause {
-            self.stop.pause(ACCEPT_PAUSE);
+            let _the_next_accept_says_so = self.stop.pause(ACCEPT_PAUSE);
         }
     }
 

@@ -177,6 +177,12 @@ impl Composer<'_> {
             ..op(OpKind::BackendAdd)
         }];
         for server in &backend.servers {
+            if server.has("minconn") {
+                self.reload(format!(
+                    "server {name}/{} has a minconn, which counts for nothing in a backend added at runtime: HAProxy works out its fullconn only when it starts",
+                    server.name
+                ));
+            }
             self.addable(name, backend, server);
             ops.extend(add(name, server));
         }

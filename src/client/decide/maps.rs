@@ -62,6 +62,11 @@ pub(super) fn judge(
         }
         if let Some((ops, dels)) = before.and_then(|before| difference(path, before, &lines)) {
             let count = ops.len() + dels.len();
+            if count == 0 {
+                return Found::meaningless(
+                    "only the order of its entries changed, and it was declared to have none",
+                );
+            }
             phases.map.extend(ops);
             phases.map_del.extend(dels);
             return Found::op(format!("{count} of its entries can be changed at runtime"));

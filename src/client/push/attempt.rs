@@ -16,7 +16,7 @@ use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Stage};
 use crate::wire::state::State;
 
-use super::{Push, PushError, Pushed, Step};
+use super::{Epoch, Push, PushError, Pushed, Step, WITH_PLAN};
 
 /// Low bits of a sequence that only say whose it is.
 const WRITER_BITS: u32 = 16;
@@ -35,11 +35,15 @@ impl Push<'_> {
     pub(super) fn attempt(
         &mut self,
         round: u32,
+        epoch: u64,
         state: &State,
         decision: Decision,
     ) -> Result<Reaction, PushError> {
-        let manifest = self.manifest(state, &decision);
-        let blob = self.set.plan_blob();
+        let manifest = self.manifest(epoch, state, &decision);
+        let blob = match &self.options.by {
+            Some(by) => self.set.plan_blob_by(by),
+            None => self.set.plan_blob(),
+        };
         let mut all = decision.send_all;
         let outcome = loop {
             let outcome = self.apply(&manifest, &decision, all, blob.as_deref());
@@ -64,13 +68,13 @@ impl Push<'_> {
         }
     }
 
-    fn manifest(&self, state: &State, decision: &Decision) -> Manifest {
+    fn manifest(&self, leader_epoch: u64, state: &State, decision: &Decision) -> Manifest {
         let applied = state.applied_token;
         Manifest {
             plan_id: self.set.plan_id().to_owned(),
             plan_schema_version: PLAN_SCHEMA_VERSION,
             token: Token {
-                leader_epoch: self.least_epoch.max(applied.leader_epoch),
+                leader_epoch,
                 render_seq: sequence_above(applied.render_seq),
             },
             expected_prev_plan_id: state.applied_plan_id.clone(),
@@ -145,6 +149,18 @@ impl Push<'_> {
         outcome
     }
 
+    /// The fence does not say who it was; the plan beside their set may.
+    fn overtaken(&self, conflict: &Conflict) -> PushError {
+        match self.client.state(WITH_PLAN) {
+            Ok(state) => PushError::overtaken(&state),
+            Err(_) => PushError::Overtaken {
+                applied_plan_id: conflict.applied_plan_id.clone(),
+                applied_token: conflict.applied_token,
+                by: None,
+            },
+        }
+    }
+
     fn conflict(
         &mut self,
         round: u32,
@@ -160,12 +176,9 @@ impl Push<'_> {
             ConflictReason::PrevMismatch if self.options.overwrite => {
                 Ok(Reaction::Again("somebody else has pushed meanwhile"))
             }
-            ConflictReason::PrevMismatch => Err(PushError::Overtaken {
-                applied_plan_id: conflict.applied_plan_id.clone(),
-                applied_token: conflict.applied_token,
-            }),
+            ConflictReason::PrevMismatch => Err(self.overtaken(conflict)),
             ConflictReason::StaleEpoch if self.options.take_over => {
-                self.least_epoch = raise(manifest.token.leader_epoch, self.raises);
+                self.epoch = Epoch::AtLeast(raise(manifest.token.leader_epoch, self.raises));
                 self.raises += 1;
                 Ok(Reaction::Again(
                     "a newer leader has spoken and is overruled",

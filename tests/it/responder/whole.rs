@@ -20,9 +20,10 @@ fn a_reply_is_wholly_one_version_of_the_copy() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
-                sockets.cell.swap(Arc::clone(&other));
-                sockets.cell.swap(Arc::clone(&one));
-                thread::yield_now();
+                for version in [&other, &one] {
+                    sockets.cell.swap(Arc::clone(version));
+                    thread::yield_now();
+                }
             }
         });
         for _ in 0..QUESTIONS {

@@ -16,6 +16,7 @@
 pub(crate) mod agent;
 pub(crate) mod certs;
 pub(crate) mod consul;
+pub(crate) mod dice;
 pub(crate) mod fake;
 pub(crate) mod haproxy;
 pub(crate) mod ports;
