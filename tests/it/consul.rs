@@ -5,6 +5,8 @@
 mod fake;
 #[cfg(feature = "testkit")]
 mod pace;
+#[cfg(feature = "testkit")]
+mod parity;
 mod real;
 #[cfg(feature = "testkit")]
 mod shrink;
