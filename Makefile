@@ -7,7 +7,9 @@ DESTDIR ?=
 CARGO ?= cargo
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4
-PAGES := man/haptic-agent.8 man/haptic-responder.7
+PAGES := man/haptic-agent.8 man/haptic-responder.7 man/hapticctl.1
+# Tests need the fakes too; one set of features builds once.
+FAKES := --features testkit
 SCRIPTS := .ci/run tests/get-servers fixtures/make-site
 
 export CLIPPY_CONF_DIR := $(CURDIR)/tests/lint
@@ -18,30 +20,32 @@ export HAPTIC_SERVERS := $(abspath $(SERVERS))
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r t d; do printf '  make %-8s %s\n' "$$t" "$$d"; done
 
-build: ## the release binary, target/release/haptic-agent
+build: ## the release binaries, target/release/haptic-agent and hapticctl
 	$(CARGO) build --release --locked
 
 test: servers ## everything, against real HAProxy 3.0, 3.2 and 3.4
-	$(CARGO) test --locked
+	$(CARGO) test --locked $(FAKES)
 
 check: lint ## format, lints, documentation, manual pages, help texts
 	$(CARGO) fmt --check
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
-	$(CARGO) test --locked --test it cli::pages
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps $(FAKES)
+	$(CARGO) check --locked --no-default-features $(FAKES)
+	$(CARGO) test --locked $(FAKES) --test it cli::pages
 
 lint: ## clippy, shellcheck and mandoc, warnings denied
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets $(FAKES) -- -D warnings
+	$(CARGO) clippy --locked --no-default-features --features client -- -D warnings
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck -e SC1091 $(SCRIPTS)
 	@command -v mandoc >/dev/null || { echo 'mandoc is missing: apt-get install mandoc' >&2; exit 1; }
 	mandoc -T lint -W warning $(PAGES)
 
 man: ## writes the manual pages and help snapshots from the flag table
-	HAPTIC_BLESS=1 $(CARGO) test --locked --test it cli::pages
-	$(CARGO) test --locked --test it cli::pages
+	HAPTIC_BLESS=1 $(CARGO) test --locked $(FAKES) --test it cli::pages
+	$(CARGO) test --locked $(FAKES) --test it cli::pages
 
 soak: servers ## the long tests, bounded
-	$(CARGO) test --release --locked -- --ignored --test-threads=1
+	$(CARGO) test --release --locked $(FAKES) -- --ignored --test-threads=1
 
 bench: servers static ## measures size, memory, start, throughput and applies
 	$(CARGO) bench --locked --bench bench
@@ -60,14 +64,21 @@ static: ## a release binary without a dynamic loader, target/static/haptic-agent
 	  { chroot "$$empty" /haptic-agent --version >/dev/null || { echo 'the binary does not run in an empty root directory' >&2; exit 1; }; }; rm -r "$$empty"; fi
 	@printf '%s bytes\n' "$$(stat -c %s target/static/haptic-agent)"
 
-install: ## binary, manual page and systemd unit into DESTDIR PREFIX
-	@test -x target/release/haptic-agent || $(MAKE) build
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man7' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+install: ## binaries, manual pages, completions and systemd units into DESTDIR PREFIX
+	@test -x target/release/haptic-agent -a -x target/release/hapticctl || $(MAKE) build
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/man/man7' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	install -m 0755 target/release/haptic-agent '$(DESTDIR)$(PREFIX)/bin/haptic-agent'
+	install -m 0755 target/release/hapticctl '$(DESTDIR)$(PREFIX)/bin/hapticctl'
+	install -m 0644 $(filter %.1,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man1/'
 	install -m 0644 $(filter %.7,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man7/'
 	install -m 0644 $(filter %.8,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man8/'
-	sed 's|@PREFIX@|$(PREFIX)|g' man/haptic-agent.service.in >'$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
-	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
+	for unit in haptic-agent haptic-responder; do \
+	  sed 's|@PREFIX@|$(PREFIX)|g' "man/$$unit.service.in" >"$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service" && \
+	  chmod 0644 "$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service" || exit 1; done
+	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	target/release/hapticctl completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hapticctl'
+	target/release/hapticctl completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hapticctl'
+	target/release/hapticctl completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hapticctl.fish'
 
 servers: ## real HAProxy versions in SERVERS (target/servers)
 	tests/get-servers $(SERVERS) $(WANTED)

@@ -34,6 +34,15 @@ pub enum UsageError {
         /// The word as typed.
         given: String,
     },
+    /// A word that is none of those that can stand there.
+    UnexpectedOperand {
+        /// What stands for it in help.
+        name: &'static str,
+        /// The word as typed.
+        given: String,
+        /// What it should have been.
+        expected: String,
+    },
     /// A word that has to be there.
     MissingWord {
         /// What stands for it in help.
@@ -106,6 +115,11 @@ impl fmt::Display for UsageError {
             Self::UnexpectedWord { given } => {
                 write!(f, "expected a flag, not {given:?}; --help lists the flags")
             }
+            Self::UnexpectedOperand {
+                name,
+                given,
+                expected,
+            } => write!(f, "{name} is {given:?}; expected {expected}"),
             Self::MissingWord { name } => {
                 write!(f, "{name} is missing; --help shows what is expected")
             }
@@ -346,7 +360,7 @@ pub(super) fn nearest(
 const MAX_COMPARED: usize = 64;
 
 /// Insertions, deletions and replacements that turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     if a.len() > MAX_COMPARED {
         return usize::MAX;
     }

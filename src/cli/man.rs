@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use super::exit::Exit;
 use super::help::counted;
-use super::table::{Command, DAEMON, EnvVar, Flag, RESPOND};
+use super::table::{CTL_COMMANDS, CTL_ENV, CTL_FLAGS, Command, DAEMON, EnvVar, Flag, RESPOND};
 use crate::metrics;
 use crate::responder;
 
@@ -62,6 +62,24 @@ pub fn responder_blocks() -> Vec<Block> {
     ]
 }
 
+/// The blocks of `hapticctl.1`.
+#[must_use]
+pub fn ctl_blocks() -> Vec<Block> {
+    let mut synopses = String::new();
+    for command in CTL_COMMANDS {
+        let (program, verb) = command.name.split_once(' ').unwrap_or((command.name, ""));
+        let _ = writeln!(synopses, ".Nm {program}\n.Cm {verb}");
+        synopses.push_str(&synopsis(command));
+    }
+    let codes = crate::ctl::Exit::ALL.map(|exit| (exit.code(), exit.meaning()));
+    vec![
+        ("SYNOPSIS", synopses),
+        ("OPTIONS", flag_list(CTL_FLAGS)),
+        ("ENVIRONMENT", variables(CTL_ENV)),
+        ("EXIT", code_list(codes)),
+    ]
+}
+
 /// Fills every slot of a page.
 ///
 /// # Errors
@@ -109,8 +127,12 @@ pub fn synopsis<K>(command: &Command<K>) -> String {
 /// The list of a command's flags.
 #[must_use]
 pub fn options<K>(command: &Command<K>) -> String {
+    flag_list(command.flags)
+}
+
+fn flag_list<K>(flags: &[Flag<K>]) -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
-    for flag in command.flags {
+    for flag in flags {
         let _ = writeln!(text, ".It {}", spelled(flag));
         let _ = writeln!(text, "{}", flag.man);
         if let Some(default) = flag.default {
@@ -124,8 +146,12 @@ pub fn options<K>(command: &Command<K>) -> String {
 /// The list of a command's variables, those that no flag stands for.
 #[must_use]
 pub fn environment<K>(command: &Command<K>) -> String {
+    variables(command.env)
+}
+
+fn variables(variables: &[EnvVar]) -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
-    for EnvVar { name, man, .. } in command.env {
+    for EnvVar { name, man, .. } in variables {
         let _ = writeln!(text, ".It Ev {name}\n{man}");
     }
     text.push_str(".El\n");
@@ -150,10 +176,14 @@ pub fn metrics_list(families: &[&metrics::Family]) -> String {
 /// The list of exit codes.
 #[must_use]
 pub fn exit_codes() -> String {
+    code_list(Exit::ALL.map(|exit| (exit.code(), exit.meaning())))
+}
+
+fn code_list(codes: impl IntoIterator<Item = (u8, &'static str)>) -> String {
     let mut text = String::from(".Bl -tag -width Ds\n");
-    for exit in Exit::ALL {
-        let _ = writeln!(text, ".It {}", exit.code());
-        for sentence in exit.meaning().split_inclusive(". ") {
+    for (code, meaning) in codes {
+        let _ = writeln!(text, ".It {code}");
+        for sentence in meaning.split_inclusive(". ") {
             let _ = writeln!(text, "{}", sentence.trim_end());
         }
     }

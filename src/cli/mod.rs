@@ -5,7 +5,9 @@
 //! once, in [`table`].
 
 pub mod args;
+mod complete;
 pub mod config;
+pub mod ctl;
 pub mod exit;
 pub mod help;
 pub mod man;
@@ -16,6 +18,7 @@ pub mod value;
 use std::ffi::OsString;
 
 pub use args::UsageError;
+pub(crate) use args::distance;
 pub use config::{Config, Credentials, DaemonArgs};
 pub use exit::Exit;
 pub use respond::Respond;

@@ -5,10 +5,17 @@
 //! written down once: as the text that a user could have typed. The tables hold no
 //! logic and no parsed value.
 
+mod ctl;
 mod daemon;
+mod overrides;
 mod respond;
 
+pub use ctl::{
+    COMPLETION, CTL, CTL_COMMANDS, CTL_ENV, CTL_FLAGS, CTL_PASSWORD, CTL_USERNAME, CtlFlag, DOCTOR,
+    PLAN, PUSH, REVERT, STATE, VERIFY, WAIT,
+};
 pub use daemon::{DAEMON, DaemonFlag, PASSWORD, USERNAME};
+pub use overrides::{DRAIN, MAINT, OVERRIDE_ENV, OVERRIDES, READY, WEIGHT};
 pub use respond::{RESPOND, RespondFlag};
 
 /// A binary that is told by its first word what to do.

@@ -30,6 +30,9 @@ const MAX_DELETE_GRACE: Duration = Duration::from_secs(3600);
 /// A store that is away for longer than that is no matter of starting up any more.
 const MAX_SYNC_DEADLINE: Duration = Duration::from_secs(3600);
 
+/// Whoever waits longer for an agent looks at it first.
+const MAX_PATIENCE: Duration = Duration::from_secs(3600);
+
 /// The least reload timeout: a refusal of a large configuration needs part of it.
 const MIN_RELOAD_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -136,6 +139,12 @@ pub(super) fn reload_timeout(text: &OsStr) -> Result<Duration, Expected> {
 /// How long sessions may end by themselves.
 pub(super) fn delete_grace(text: &OsStr) -> Result<Duration, Expected> {
     within(text, Duration::ZERO, MAX_DELETE_GRACE)
+        .ok_or_else(|| "a time from 0 to 1h, like 30s or 5m".into())
+}
+
+/// How long a person waits for something.
+pub(super) fn patience(text: &OsStr) -> Result<Duration, Expected> {
+    within(text, Duration::ZERO, MAX_PATIENCE)
         .ok_or_else(|| "a time from 0 to 1h, like 30s or 5m".into())
 }
 

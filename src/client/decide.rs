@@ -13,7 +13,7 @@ pub(crate) mod record;
 mod tls;
 
 pub use judge::Why;
-pub use record::PLAN_SCHEMA_VERSION;
+pub use record::{PLAN_SCHEMA_VERSION, pushed_by};
 
 use std::collections::BTreeSet;
 

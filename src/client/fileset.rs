@@ -292,7 +292,13 @@ impl FileSet {
     /// `None` when even the least of it is larger.
     #[must_use]
     pub fn plan_blob(&self) -> Option<Vec<u8>> {
-        super::decide::record::encode(self)
+        super::decide::record::encode(self, None)
+    }
+
+    /// The same with the name of whoever pushes, for [`super::decide::pushed_by`].
+    #[must_use]
+    pub fn plan_blob_by(&self, by: &str) -> Option<Vec<u8>> {
+        super::decide::record::encode(self, Some(by))
     }
 }
 

@@ -17,12 +17,13 @@
 //! What somebody else applied after the first read is never overwritten unless asked:
 //! every round builds on the token that the first one saw, and on no other.
 //!
-//! The epoch is the configured one or the agent's, whichever is higher. The sequence is
-//! above the agent's and ends in random bits, so that after a lost answer the token says
-//! whose apply it is.
+//! The epoch is a leader's own, or for somebody who leads nothing the agent's, see
+//! [`Epoch`]. The sequence is above the agent's and ends in random bits, so that after a
+//! lost answer the token says whose apply it is.
 
 mod attempt;
 mod error;
+mod revert;
 mod settle;
 
 use std::fmt;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use error::PushError;
+pub use revert::revert;
 
 use super::client::{Client, StateRead};
 use super::decide::{Decision, Verdict, decide};
@@ -45,11 +47,25 @@ use attempt::Reaction;
 /// Rounds of one push.
 pub const MAX_ROUNDS: u32 = 3;
 
+/// With which epoch a set is pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Epoch {
+    /// A leader's own. An agent to which a higher one has spoken is not pushed to:
+    /// [`PushError::Stale`], and the leader stands down.
+    Exactly(u64),
+    /// The agent's, if it is higher: for a person, who leads nothing and pushes beside
+    /// whoever does.
+    AtLeast(u64),
+}
+
 /// How a set is pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushOptions {
-    /// The leader epoch, at least; 1 for somebody who leads nothing.
-    pub epoch: u64,
+    /// Who pushes, for whoever finds the set there: kept beside it, and told to others
+    /// who are overtaken by it.
+    pub by: Option<String>,
+    /// The leader epoch.
+    pub epoch: Epoch,
     /// Reload, whatever the decision says.
     pub reload: bool,
     /// Go on where somebody else has pushed meanwhile.
@@ -67,7 +83,8 @@ impl Default for PushOptions {
     /// Polite, and patient for longer than any reload can be put off and take.
     fn default() -> Self {
         Self {
-            epoch: 1,
+            by: None,
+            epoch: Epoch::AtLeast(1),
             reload: false,
             overwrite: false,
             take_over: false,
@@ -177,7 +194,7 @@ pub fn push_watched(
         watch,
         first: None,
         force: options.reload,
-        least_epoch: options.epoch,
+        epoch: options.epoch,
         raises: 0,
         sent: 0,
     };
@@ -198,6 +215,12 @@ pub fn push_watched(
     Err(PushError::NoEnd)
 }
 
+/// What a decision needs, and a name.
+const WITH_PLAN: StateRead = StateRead {
+    verify: false,
+    plan: true,
+};
+
 /// Before another round where the agent has no time.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -211,7 +234,7 @@ struct Push<'p> {
     first: Option<Token>,
     /// The full set and a reload, whatever the decision says.
     force: bool,
-    least_epoch: u64,
+    epoch: Epoch,
     /// How often a newer leader was met.
     raises: u32,
     sent: u64,
@@ -220,15 +243,13 @@ struct Push<'p> {
 impl Push<'_> {
     fn round(&mut self, round: u32) -> Result<Reaction, PushError> {
         (self.watch)(&Step::Reading { round });
-        let state = self.client.state(StateRead {
-            plan: true,
-            ..StateRead::default()
-        })?;
+        let state = self.client.state(WITH_PLAN)?;
         match self.first {
             None => self.first = Some(state.applied_token),
             Some(first) if first == state.applied_token || self.options.overwrite => {}
             Some(_) => return Err(PushError::overtaken(&state)),
         }
+        let epoch = self.epoch_for(&state)?;
         let decision = self.decision(&state);
         (self.watch)(&Step::Decided(&decision));
         if self.is_settled(&state, &decision) {
@@ -240,7 +261,22 @@ impl Push<'_> {
                 sent: self.sent,
             })));
         }
-        self.attempt(round, &state, decision)
+        self.attempt(round, epoch, &state, decision)
+    }
+
+    /// The epoch to push with.
+    fn epoch_for(&self, state: &State) -> Result<u64, PushError> {
+        let theirs = state.applied_token.leader_epoch;
+        match self.epoch {
+            Epoch::AtLeast(least) => Ok(least.max(theirs)),
+            Epoch::Exactly(ours) if ours >= theirs => Ok(ours),
+            Epoch::Exactly(_) if self.options.take_over => Ok(attempt::raise(theirs, 0)),
+            Epoch::Exactly(ours) => Err(PushError::Stale {
+                epoch: ours,
+                applied_plan_id: state.applied_plan_id.clone(),
+                applied_token: state.applied_token,
+            }),
+        }
     }
 
     /// The pure decision, and what overrules it.

@@ -45,6 +45,11 @@ mod pages {
             &help::help(respond, false),
             &help::help(respond, true),
         );
+        compare("fixtures/cli/hapticctl.txt", &help::program(&table::CTL));
+        for (verb, command) in table::CTL.verbs.iter().zip(table::CTL_COMMANDS) {
+            let text = help::help(command, false);
+            compare(&format!("fixtures/cli/hapticctl-{}.txt", verb.name), &text);
+        }
     }
 
     #[test]
@@ -52,6 +57,7 @@ mod pages {
         for (name, blocks) in [
             ("man/haptic-agent.8", man::daemon_blocks()),
             ("man/haptic-responder.7", man::responder_blocks()),
+            ("man/hapticctl.1", man::ctl_blocks()),
         ] {
             let template = fs::read_to_string(in_repository(&format!("{name}.in"))).unwrap();
             let page =
@@ -65,10 +71,12 @@ mod pages {
     fn prose_names_only_flags_that_exist() {
         let daemon = table::DAEMON.flags.iter().map(|f| f.long);
         let respond = table::RESPOND.flags.iter().map(|f| f.long);
-        let known: Vec<&str> = daemon.chain(respond).collect();
+        let ctl = table::CTL_FLAGS.iter().map(|f| f.long);
+        let known: Vec<&str> = daemon.chain(respond).chain(ctl).collect();
         for path in [
             "man/haptic-agent.8.in",
             "man/haptic-responder.7.in",
+            "man/hapticctl.1.in",
             "README.md",
         ] {
             let text = fs::read_to_string(in_repository(path)).unwrap();

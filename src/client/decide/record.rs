@@ -10,6 +10,7 @@
 //! | `format` | `haptic-plan` |
 //! | `version` | [`PLAN_SCHEMA_VERSION`], also the manifest's `plan_schema_version` |
 //! | `plan_id` | of the set |
+//! | `by` | who pushed it, in their own words; left out if they did not say |
 //! | `backends` | the declared records, profiles folded in; left out without any |
 //! | `skeleton` | SHA-256 of the configuration outside of the generated text |
 //! | `files` | by path: `digest` of the content, and `means`, a digest of what HAProxy's loader makes of it |
@@ -41,12 +42,17 @@ pub const PLAN_SCHEMA_VERSION: i64 = 1;
 
 const FORMAT: &str = "haptic-plan";
 
+/// Characters of a name that are kept.
+const MAX_BY_CHARS: usize = 128;
+
 /// What is known of the applied set beyond its digests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     format: String,
     version: i64,
     plan_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) backends: Option<Records>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +70,7 @@ struct Meaning {
 }
 
 impl Record {
-    fn of(set: &FileSet) -> Self {
+    fn of(set: &FileSet, by: Option<&str>) -> Self {
         let files = set.files().filter_map(|entry| {
             let means = means(&entry)?;
             let digest = entry.digest;
@@ -81,6 +87,7 @@ impl Record {
             format: FORMAT.to_owned(),
             version: PLAN_SCHEMA_VERSION,
             plan_id: set.plan_id().to_owned(),
+            by: by.map(|by| by.chars().take(MAX_BY_CHARS).collect()),
             backends: set.declared().map(|declared| declared.records().clone()),
             skeleton: set.declared().map(skeleton),
             files: files.collect(),
@@ -121,8 +128,15 @@ pub(super) fn skeleton(declared: &Declared) -> String {
     hex(&hash.finalize())
 }
 
-pub(crate) fn encode(set: &FileSet) -> Option<Vec<u8>> {
-    let mut record = Record::of(set);
+/// Who pushed what is applied, as they said themselves, if the state carries a plan of
+/// ours. Nobody has checked it; it is for people who want to ask somebody.
+#[must_use]
+pub fn pushed_by(state: &State) -> Option<String> {
+    Record::read(state)?.by
+}
+
+pub(crate) fn encode(set: &FileSet, by: Option<&str>) -> Option<Vec<u8>> {
+    let mut record = Record::of(set, by);
     let fits = |record: &Record| {
         let bytes = serde_json::to_vec(record).ok()?;
         (bytes.len() as u64 <= MAX_PLAN_BLOB_BYTES).then_some(bytes)

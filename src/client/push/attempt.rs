@@ -16,7 +16,7 @@ use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Stage};
 use crate::wire::state::State;
 
-use super::{Push, PushError, Pushed, Step};
+use super::{Epoch, Push, PushError, Pushed, Step, WITH_PLAN};
 
 /// Low bits of a sequence that only say whose it is.
 const WRITER_BITS: u32 = 16;
@@ -35,11 +35,15 @@ impl Push<'_> {
     pub(super) fn attempt(
         &mut self,
         round: u32,
+        epoch: u64,
         state: &State,
         decision: Decision,
     ) -> Result<Reaction, PushError> {
-        let manifest = self.manifest(state, &decision);
-        let blob = self.set.plan_blob();
+        let manifest = self.manifest(epoch, state, &decision);
+        let blob = match &self.options.by {
+            Some(by) => self.set.plan_blob_by(by),
+            None => self.set.plan_blob(),
+        };
         let mut all = decision.send_all;
         let outcome = loop {
             let outcome = self.apply(&manifest, &decision, all, blob.as_deref());
@@ -64,13 +68,13 @@ impl Push<'_> {
         }
     }
 
-    fn manifest(&self, state: &State, decision: &Decision) -> Manifest {
+    fn manifest(&self, leader_epoch: u64, state: &State, decision: &Decision) -> Manifest {
         let applied = state.applied_token;
         Manifest {
             plan_id: self.set.plan_id().to_owned(),
             plan_schema_version: PLAN_SCHEMA_VERSION,
             token: Token {
-                leader_epoch: self.least_epoch.max(applied.leader_epoch),
+                leader_epoch,
                 render_seq: sequence_above(applied.render_seq),
             },
             expected_prev_plan_id: state.applied_plan_id.clone(),
@@ -145,6 +149,18 @@ impl Push<'_> {
         outcome
     }
 
+    /// The fence does not say who it was; the plan beside their set may.
+    fn overtaken(&self, conflict: &Conflict) -> PushError {
+        match self.client.state(WITH_PLAN) {
+            Ok(state) => PushError::overtaken(&state),
+            Err(_) => PushError::Overtaken {
+                applied_plan_id: conflict.applied_plan_id.clone(),
+                applied_token: conflict.applied_token,
+                by: None,
+            },
+        }
+    }
+
     fn conflict(
         &mut self,
         round: u32,
@@ -160,16 +176,10 @@ impl Push<'_> {
             ConflictReason::PrevMismatch if self.options.overwrite => {
                 Ok(Reaction::Again("somebody else has pushed meanwhile"))
             }
-            ConflictReason::PrevMismatch => Err(PushError::Overtaken {
-                applied_plan_id: conflict.applied_plan_id.clone(),
-                applied_token: conflict.applied_token,
-            }),
+            ConflictReason::PrevMismatch => Err(self.overtaken(conflict)),
             ConflictReason::StaleEpoch if self.options.take_over => {
-                // The epoch that was met is not told. It is above ours, and mostly the
-                // next one.
-                let step = 1_u64 << (10 * self.raises).min(40);
+                self.epoch = Epoch::AtLeast(raise(manifest.token.leader_epoch, self.raises));
                 self.raises += 1;
-                self.least_epoch = manifest.token.leader_epoch.saturating_add(step);
                 Ok(Reaction::Again(
                     "a newer leader has spoken and is overruled",
                 ))
@@ -213,7 +223,7 @@ fn is_busy(error: &Error) -> bool {
 }
 
 /// Whether the agent may have carried the apply out without our knowing.
-fn is_lost(error: &Error) -> bool {
+pub(super) fn is_lost(error: &Error) -> bool {
     match error {
         Error::Transport(Transport::Answer(_)) => true,
         Error::Transport(Transport::Http(error)) => match error {
@@ -235,9 +245,15 @@ fn is_lost(error: &Error) -> bool {
     }
 }
 
+/// An epoch above one that was refused. The one that was met is not told: it is above
+/// ours, and mostly the next one.
+pub(super) fn raise(epoch: u64, raises: u32) -> u64 {
+    epoch.saturating_add(1 << (10 * raises).min(40))
+}
+
 /// A sequence above `seen` whose low bits are nobody else's. At the very end of the
 /// numbers it stays there: the plan id still tells sets apart.
-fn sequence_above(seen: u64) -> u64 {
+pub(super) fn sequence_above(seen: u64) -> u64 {
     let random = RandomState::new().build_hasher().finish() >> (64 - WRITER_BITS);
     (seen >> WRITER_BITS)
         .checked_add(1)

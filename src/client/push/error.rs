@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::client::Error;
+use crate::client::decide::pushed_by;
 use crate::wire::manifest::Token;
 use crate::wire::result::{ApplyResult, ConflictReason};
 use crate::wire::state::State;
@@ -21,8 +22,10 @@ pub enum PushError {
     Overtaken {
         /// What is applied now; empty if the agent does not know.
         applied_plan_id: String,
-        /// By whom.
+        /// By which push.
         applied_token: Token,
+        /// By whom, if they said.
+        by: Option<String>,
     },
     /// A leader with a higher epoch has spoken. A controller stands down; a person who
     /// knows better pushes with [`take_over`](super::PushOptions::take_over).
@@ -60,6 +63,7 @@ impl PushError {
         Self::Overtaken {
             applied_plan_id: state.applied_plan_id.clone(),
             applied_token: state.applied_token,
+            by: pushed_by(state),
         }
     }
 
@@ -96,8 +100,12 @@ impl fmt::Display for PushError {
             Self::Overtaken {
                 applied_plan_id,
                 applied_token: token,
+                by,
             } => {
-                write!(f, "somebody else has pushed meanwhile: ")?;
+                match by {
+                    Some(by) => write!(f, "{by} has pushed meanwhile: ")?,
+                    None => write!(f, "somebody else has pushed meanwhile: ")?,
+                }
                 match applied_plan_id.as_str() {
                     "" => write!(f, "what is applied now is not known")?,
                     id => write!(f, "plan {id} is applied now")?,
@@ -118,22 +126,22 @@ impl fmt::Display for PushError {
                 applied_token.leader_epoch
             ),
             Self::Nack(result) => {
+                // HAProxy's words are several lines and come last.
+                let remembered = match is_remembered(result) {
+                    true => {
+                        " (the agent remembers it from less than a minute ago; HAProxy was not asked again)"
+                    }
+                    false => "",
+                };
                 match &result.error {
                     Some(failure) => write!(
                         f,
-                        "refused at stage {}: {}",
+                        "refused at stage {}{remembered}: {}",
                         failure.stage.as_str(),
                         failure.message
-                    )?,
-                    None => write!(f, "refused without a reason")?,
+                    ),
+                    None => write!(f, "refused without a reason{remembered}"),
                 }
-                if is_remembered(result) {
-                    write!(
-                        f,
-                        " (the agent remembers this from less than a minute ago; HAProxy was not asked again)"
-                    )?;
-                }
-                Ok(())
             }
             Self::NotRunning {
                 running_plan_id,

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use haptic_agent::client::{
-    Cancel, Client, ClientConfig, Credentials, Error, FileSet, FileSetOptions, Fleet, Outcome,
-    PushError, PushOptions, Step, push, push_watched,
+    Cancel, Client, ClientConfig, Credentials, Epoch, Error, FileSet, FileSetOptions, Fleet,
+    Outcome, PushError, PushOptions, Step, push, push_watched,
 };
 use haptic_agent::testkit::FakeAgent;
 use haptic_agent::testkit::fake_agent::{Break, Pacing, ReloadFault};
@@ -130,7 +130,9 @@ fn of_two_at_once_the_second_is_told_who_won_and_may_insist() {
         Err(PushError::Overtaken {
             applied_plan_id,
             applied_token,
+            by,
         }) => {
+            assert_eq!(by, None, "their plan is none of ours");
             assert_eq!(applied_plan_id, "theirs");
             assert_eq!(applied_token.render_seq, 1 << 40);
         }
@@ -212,7 +214,7 @@ fn a_newer_leader_is_obeyed_unless_overruled() {
     let leader = Client::new(ClientConfig::new(&agent.url(), credentials).unwrap());
     agent.fail_next_reload("no");
     let higher = PushOptions {
-        epoch: 9,
+        epoch: Epoch::Exactly(9),
         ..options()
     };
     push(&leader, &set(&[("general/bad", b"")]), &higher).unwrap_err();
@@ -228,6 +230,36 @@ fn a_newer_leader_is_obeyed_unless_overruled() {
     let pushed = push(&client, &mine, &overrule).unwrap();
     assert_eq!(pushed.outcome, Outcome::Applied);
     assert!(agent.state().applied_token.leader_epoch >= 9);
+}
+
+/// A leader that was deposed must not take its successor's epoch from the state.
+#[test]
+fn a_leader_stands_down_before_it_sends_anything() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    let leader = |epoch| PushOptions {
+        epoch: Epoch::Exactly(epoch),
+        overwrite: true,
+        ..options()
+    };
+    push(&client, &set(&[]), &leader(3)).unwrap();
+    assert_eq!(agent.state().applied_token.leader_epoch, 3);
+    behind(&agent, "successor's", 4);
+    match push(&client, &set(&[("general/a", b"mine")]), &leader(3)) {
+        Err(PushError::Stale {
+            epoch: 3,
+            applied_plan_id,
+            ..
+        }) => assert_eq!(applied_plan_id, "successor's"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(agent.applies().len(), 1);
+    let overrule = PushOptions {
+        take_over: true,
+        ..leader(3)
+    };
+    push(&client, &set(&[]), &overrule).unwrap();
+    assert_eq!(agent.state().applied_token.leader_epoch, 5);
 }
 
 #[test]

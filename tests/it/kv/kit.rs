@@ -110,7 +110,9 @@ impl Watched {
     }
 
     pub(crate) fn until_held(&self, hold: Hold) {
-        self.until(&format!("held back by {hold}"), |now| now.hold == Some(hold));
+        self.until(&format!("held back by {hold}"), |now| {
+            now.hold == Some(hold)
+        });
     }
 
     pub(crate) fn until_error(&self, kind: ErrorKind) {

@@ -1,0 +1,85 @@
+//! Back to the last known good set.
+
+use crate::client::client::{Client, StateRead};
+use crate::client::error::Error;
+use crate::wire::manifest::{Manifest, Mode, Token};
+use crate::wire::result::{ApplyResult, Conflict, ConflictReason};
+use crate::wire::state::State;
+
+use super::attempt::{is_lost, raise, sequence_above};
+use super::{MAX_ROUNDS, PushError};
+
+/// Puts the agent's last known good set back and reloads it, whatever is applied: a
+/// revert is fenced on the epoch alone. With `take_over` also where a newer leader has
+/// spoken. The agent keeps no such set before its first reload: that is a
+/// [`PushError::Nack`] of the stage `revert`.
+///
+/// # Errors
+/// [`PushError::Nack`], [`PushError::Stale`], [`PushError::Client`].
+pub fn revert(client: &Client, epoch: u64, take_over: bool) -> Result<ApplyResult, PushError> {
+    let before = client.state(StateRead::default())?;
+    let mut epoch = epoch.max(before.applied_token.leader_epoch);
+    for raises in 0..MAX_ROUNDS {
+        let manifest = manifest(&before, epoch);
+        match client.apply(&manifest, &mut [], None) {
+            Ok(result) if result.ok => return Ok(result),
+            Ok(result) => return Err(PushError::Nack(Box::new(result))),
+            Err(Error::Conflict(conflict)) if is_stale(&conflict) => {
+                if !take_over {
+                    return Err(PushError::Stale {
+                        epoch,
+                        applied_plan_id: conflict.applied_plan_id.clone(),
+                        applied_token: conflict.applied_token,
+                    });
+                }
+                epoch = raise(epoch, raises);
+            }
+            Err(error) if is_lost(&error) => return looked_up(client, &manifest, error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(PushError::NoEnd)
+}
+
+/// The answer was lost; the token says whether the revert was carried out.
+fn looked_up(client: &Client, sent: &Manifest, error: Error) -> Result<ApplyResult, PushError> {
+    let state = client.state(StateRead::default())?;
+    match state.last_apply {
+        Some(last) if state.applied_token == sent.token && last.ok => Ok(last),
+        Some(_) | None => Err(error.into()),
+    }
+}
+
+fn is_stale(conflict: &Conflict) -> bool {
+    match conflict.reason {
+        ConflictReason::StaleEpoch => true,
+        ConflictReason::PrevMismatch
+        | ConflictReason::UnknownBaseline
+        | ConflictReason::WorkerOpsMismatch => false,
+    }
+}
+
+fn manifest(state: &State, leader_epoch: u64) -> Manifest {
+    // The id of a revert is not looked at, but it must not be empty.
+    let plan_id = match state.lkg_plan_id.as_str() {
+        "" => "last known good".to_owned(),
+        id => id.to_owned(),
+    };
+    Manifest {
+        plan_id,
+        plan_schema_version: state.plan_schema_version,
+        token: Token {
+            leader_epoch,
+            render_seq: sequence_above(state.applied_token.render_seq),
+        },
+        expected_prev_plan_id: state.applied_plan_id.clone(),
+        expected_prev_token: state.applied_token,
+        expected_worker_ops_plan_id: None,
+        worker_ops_plan_id: None,
+        validated_plan_id: None,
+        files: Vec::new(),
+        ops: Vec::new(),
+        in_place_ops: Vec::new(),
+        mode: Mode::RevertLkg,
+    }
+}

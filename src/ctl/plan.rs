@@ -1,0 +1,139 @@
+//! `hapticctl plan`: the verdict and its reasons; writes nothing.
+
+use serde_json::json;
+
+use super::view::{Block, Report};
+use super::{labels, next, words};
+use crate::client::decide::{Change, Decision, Verdict};
+use crate::client::{Error, FileSet, Fleet, StateRead, decide};
+use crate::wire::state::State;
+
+/// Files that are named one by one.
+const MAX_SHOWN: usize = 20;
+
+pub(super) fn run(fleet: &Fleet, set: &FileSet) -> Report {
+    let read = StateRead {
+        plan: true,
+        ..StateRead::default()
+    };
+    let blocks = fleet.each(|_, client| match client.state(read) {
+        Ok(state) => block(set, &state, &decide(set, &state)),
+        Err(error) => unasked(&error),
+    });
+    let mut report = Report::new(labels(fleet), blocks);
+    describe(set, &mut report);
+    report
+}
+
+/// The set itself, which is the same for all agents.
+pub(super) fn describe(set: &FileSet, report: &mut Report) {
+    let mut head = format!(
+        "plan {}: {}, {}",
+        words::plan(set.plan_id()),
+        words::counted(set.files().len(), "file"),
+        words::bytes(set.bytes())
+    );
+    if !set.skipped().is_empty() {
+        head += &format!(
+            "; left out, since their names start with a dot: {}",
+            words::some(set.skipped(), 5)
+        );
+    }
+    report.head.push(head);
+    report.fields.insert("plan_id".into(), set.plan_id().into());
+    report
+        .fields
+        .insert("files".into(), set.files().len().into());
+    report.fields.insert("bytes".into(), set.bytes().into());
+    report.fields.insert("skipped".into(), json!(set.skipped()));
+}
+
+fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
+    let mut block = Block::new(true, title(decision));
+    block.field("verdict", json!(decision.verdict));
+    block.field("decision", json!(decision));
+    block.field("applied_plan_id", state.applied_plan_id.as_str());
+    reasons(&mut block, decision);
+    changes(&mut block, decision);
+    for op in decision.ops.iter().take(MAX_SHOWN) {
+        let object = op
+            .path
+            .as_deref()
+            .or(op.server.as_deref())
+            .or(op.backend.as_deref())
+            .unwrap_or_default();
+        block.line(format!("command {} {object}", op.kind));
+    }
+    more(&mut block, decision.ops.len(), "command");
+    if state.reload_pending_at.is_some() {
+        block.line("a reload is pending there: it will load this set too");
+    }
+    if decision.verdict != Verdict::Noop || state.applied_plan_id != set.plan_id() {
+        block.next = Some("hapticctl push with the same flags does it".into());
+    }
+    block
+}
+
+/// The verdict in one line.
+pub(super) fn title(decision: &Decision) -> String {
+    match decision.verdict {
+        Verdict::Noop => "nothing to do".into(),
+        Verdict::FileOnly => format!(
+            "{} to write, no reload",
+            words::counted(decision.files.len(), "file")
+        ),
+        Verdict::Runtime => format!(
+            "{} to write, {} on the running worker, no reload",
+            words::counted(decision.files.len(), "file"),
+            words::counted(decision.ops.len(), "command")
+        ),
+        Verdict::Reload => format!(
+            "{} to write, and a reload",
+            words::counted(decision.files.len(), "file")
+        ),
+    }
+}
+
+/// Why, those that decide first.
+pub(super) fn reasons(block: &mut Block, decision: &Decision) {
+    for reason in decision.reasons.iter().take(MAX_SHOWN) {
+        let verdict = match reason.needs {
+            Verdict::Noop => "nothing",
+            Verdict::FileOnly => "file",
+            Verdict::Runtime => "runtime",
+            Verdict::Reload => "reload",
+        };
+        block.line(match &reason.path {
+            Some(path) => format!("{verdict}: {path}: {}", reason.text),
+            None => format!("{verdict}: {}", reason.text),
+        });
+    }
+    more(block, decision.reasons.len(), "reason");
+}
+
+fn changes(block: &mut Block, decision: &Decision) {
+    for file in decision.files.iter().take(MAX_SHOWN) {
+        let sign = match file.change {
+            Change::Added => '+',
+            Change::Changed => '~',
+            Change::Removed => '-',
+        };
+        block.line(format!("{sign} {}", file.path));
+    }
+    more(block, decision.files.len(), "file");
+}
+
+fn more(block: &mut Block, count: usize, what: &str) {
+    let rest = count.saturating_sub(MAX_SHOWN);
+    if rest > 0 {
+        block.line(format!(
+            "and {} more; -o json lists all",
+            words::counted(rest, what)
+        ));
+    }
+}
+
+/// An agent that could not be asked.
+pub(super) fn unasked(error: &Error) -> Block {
+    Block::failure(&next::of_error(error))
+}

@@ -1,0 +1,136 @@
+//! `hapticctl push`: the set to every agent, with an eye on the way there.
+
+use serde_json::json;
+
+use super::progress::Progress;
+use super::view::{Block, Report};
+use super::{labels, next, plan, when, words};
+use crate::cli::ctl::PushFlags;
+use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed};
+use crate::wire::result::ResultMode;
+
+pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
+    let options = PushOptions {
+        by: who(),
+        epoch: Epoch::AtLeast(flags.epoch),
+        reload: flags.reload,
+        overwrite: flags.overwrite,
+        take_over: flags.take_over,
+        wait: flags.wait,
+        ..PushOptions::default()
+    };
+    let labels = labels(fleet);
+    let progress = Progress::new(labels.clone());
+    let outcomes = fleet.each(|place, client| {
+        let watch = |step: &crate::client::Step<'_>| progress.step(place, step);
+        let outcome = crate::client::push_watched(client, set, &options, &watch);
+        progress.done(place, outcome.as_ref().is_ok_and(Pushed::is_converged));
+        outcome
+    });
+    progress.end();
+    let blocks = outcomes
+        .into_iter()
+        .map(|outcome| block(&outcome))
+        .collect();
+    let mut report = Report::new(labels, blocks);
+    plan::describe(set, &mut report);
+    report
+}
+
+/// The user and the machine, for others who find the set there.
+fn who() -> Option<String> {
+    let user = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| crate::cli::process_env(name))
+        .filter(|user| !user.is_empty())?;
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Some(match machine.trim() {
+        "" => user,
+        machine => format!("{user}@{machine}"),
+    })
+}
+
+fn block(outcome: &Result<Pushed, PushError>) -> Block {
+    match outcome {
+        Ok(pushed) => done(pushed),
+        Err(error) => next::failed(error),
+    }
+}
+
+fn done(pushed: &Pushed) -> Block {
+    let mut block = Block::new(pushed.is_converged(), title(pushed));
+    block.field("outcome", json!(pushed.outcome));
+    block.field("rounds", pushed.rounds);
+    block.field("sent_bytes", pushed.sent);
+    block.field("decision", json!(pushed.decision));
+    if let Some(result) = &pushed.result {
+        block.field("result", json!(result));
+    }
+    match &pushed.outcome {
+        Outcome::Unchanged => {}
+        Outcome::Applied => {
+            plan::reasons(&mut block, &pushed.decision);
+            for failed in pushed.result.iter().flat_map(|result| {
+                result
+                    .op_results
+                    .iter()
+                    .filter(|op| !op.ok)
+                    .map(|op| (&op.kind, op.output.as_deref().unwrap_or("no words")))
+            }) {
+                block.line(format!(
+                    "the command {} did not do, so HAProxy was reloaded: {}",
+                    failed.0, failed.1
+                ));
+            }
+        }
+        Outcome::Pending { .. } => {
+            block.next = Some("hapticctl wait waits for the reload".into());
+        }
+        Outcome::InPart(failure) => {
+            block.line(format!(
+                "stage {}: {}",
+                failure.stage.as_str(),
+                failure.message
+            ));
+            block.next = Some("push again: that sends everything and reloads".into());
+        }
+    }
+    block
+}
+
+fn title(pushed: &Pushed) -> String {
+    match &pushed.outcome {
+        Outcome::Unchanged => "unchanged: it runs this set already".into(),
+        Outcome::Pending { due } => {
+            format!("written; the reload is put off to {}", when::moment(due))
+        }
+        Outcome::InPart(_) => "written, but a command on the running worker failed".into(),
+        Outcome::Applied => {
+            let Some(result) = &pushed.result else {
+                return "applied; the agent's answer was lost, its state says so".into();
+            };
+            let how = match result.mode {
+                ResultMode::Runtime => format!(
+                    "applied without a reload, {}",
+                    words::counted(result.op_results.len(), "command")
+                ),
+                ResultMode::FileOnly => "applied without a reload, files alone".into(),
+                ResultMode::Noop => "applied, nothing had to be done".into(),
+                ResultMode::Reload | ResultMode::Scheduled => match reload_ms(pushed) {
+                    Some(ms) => format!("applied with a reload of {ms} ms"),
+                    None => "applied with a reload".into(),
+                },
+                ResultMode::Rejected => "rejected".into(),
+            };
+            format!(
+                "{how}; {} sent, {} ms",
+                words::bytes(pushed.sent),
+                result.timing.total_ms
+            )
+        }
+    }
+}
+
+fn reload_ms(pushed: &Pushed) -> Option<u64> {
+    pushed.result.as_ref()?.reload.as_ref()?.took_ms
+}

@@ -1,0 +1,271 @@
+//! `hapticctl state`: what somebody needs to know at three in the morning.
+
+use serde_json::json;
+
+use super::view::{Block, Report};
+use super::{labels, plan, when, words};
+use crate::client::decide::pushed_by;
+use crate::client::{Fleet, StateRead};
+use crate::wire::result::{ApplyResult, ResultMode};
+use crate::wire::state::State;
+
+/// Names that are listed one by one.
+const MAX_SHOWN: usize = 10;
+
+pub(super) fn run(fleet: &Fleet) -> Report {
+    // The plan beside the set says who pushed it.
+    let read = StateRead {
+        plan: true,
+        ..StateRead::default()
+    };
+    let blocks = fleet.each(|_, client| match client.state(read) {
+        Ok(state) => block(&state),
+        Err(error) => plan::unasked(&error),
+    });
+    Report::new(labels(fleet), blocks)
+}
+
+/// Where an agent stands, the worst that holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nobody has pushed anything yet.
+    Empty,
+    /// Disk and worker may differ from what was asked for.
+    Degraded,
+    /// The agent does not know what is applied.
+    Unknown,
+    /// A reload is due.
+    Pending,
+    /// The worker does not run what is applied, and nothing is due.
+    Behind,
+    /// The worker runs what is applied.
+    Good,
+}
+
+impl Standing {
+    pub(super) fn of(state: &State) -> Self {
+        if state.degraded.is_some() {
+            Self::Degraded
+        } else if state.applied_plan_id.is_empty() {
+            match state.last_apply.is_none() && state.files.is_empty() {
+                true => Self::Empty,
+                false => Self::Unknown,
+            }
+        } else if state.reload_pending_at.is_some() {
+            Self::Pending
+        } else if state.worker_ops_plan_id != state.applied_plan_id {
+            Self::Behind
+        } else {
+            Self::Good
+        }
+    }
+
+    /// For programs.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Degraded => "degraded",
+            Self::Unknown => "unknown",
+            Self::Pending => "pending",
+            Self::Behind => "behind",
+            Self::Good => "good",
+        }
+    }
+
+    /// Whether there is nothing to be done about it.
+    pub(super) fn is_good(self) -> bool {
+        match self {
+            Self::Empty | Self::Good => true,
+            Self::Degraded | Self::Unknown | Self::Pending | Self::Behind => false,
+        }
+    }
+
+    pub(super) fn title(self, state: &State) -> String {
+        match self {
+            Self::Empty => "empty: nothing has been pushed here yet".into(),
+            Self::Degraded if serves_last_good(state) => format!(
+                "DEGRADED: the last push was refused, plan {} serves",
+                words::plan(&state.lkg_plan_id)
+            ),
+            Self::Degraded => "DEGRADED: it may not run what was asked for".into(),
+            Self::Unknown => "UNKNOWN: the agent does not know what is applied".into(),
+            Self::Pending => "PENDING: files are written, their reload is due".into(),
+            Self::Behind => "BEHIND: the worker does not run what is applied".into(),
+            Self::Good => format!("good: plan {} runs", words::plan(&state.applied_plan_id)),
+        }
+    }
+
+    pub(super) fn next(self, state: &State) -> Option<String> {
+        let push = "push a set that HAProxy accepts: hapticctl push DIR";
+        match self {
+            Self::Empty => Some("hapticctl push DIR".into()),
+            Self::Degraded | Self::Unknown | Self::Behind => {
+                Some(match state.lkg_plan_id.as_str() {
+                    "" => push.into(),
+                    lkg => format!(
+                        "{push}; or go back to plan {}: hapticctl revert",
+                        words::plan(lkg)
+                    ),
+                })
+            }
+            Self::Pending => Some("hapticctl wait waits for it".into()),
+            Self::Good => None,
+        }
+    }
+}
+
+/// Whether a push was refused and the worker stayed with, or went back to, the last good
+/// set.
+fn serves_last_good(state: &State) -> bool {
+    let refused = state.last_apply.as_ref().is_some_and(|last| !last.ok);
+    refused && !state.lkg_plan_id.is_empty() && state.running_plan_id == state.lkg_plan_id
+}
+
+pub(super) fn block(state: &State) -> Block {
+    let standing = Standing::of(state);
+    let mut block = Block::new(standing.is_good(), standing.title(state));
+    block.next = standing.next(state);
+    block.field("standing", standing.as_str());
+    let mut document = json!(state);
+    if let Some(fields) = document.as_object_mut() {
+        // For the decision alone, and long.
+        fields.remove("applied_plan");
+    }
+    block.field("state", document);
+    if let Some(degraded) = &state.degraded {
+        block.row("since", when::moment(&degraded.since));
+        // Mostly it is the last push's failure, which is told below.
+        let failure = state
+            .last_apply
+            .as_ref()
+            .and_then(|last| last.error.as_ref());
+        if failure.is_none_or(|failure| !failure.message.contains(degraded.reason.trim())) {
+            block.row("because", &degraded.reason);
+        }
+    }
+    roles(&mut block, state);
+    if let Some(due) = &state.reload_pending_at {
+        block.row("reload due", when::moment(due));
+    }
+    deletes(&mut block, state);
+    if let Some(last) = &state.last_apply {
+        last_apply(&mut block, last);
+    }
+    if let Some(name) = &state.invariant_violation {
+        block.row(
+            "broken",
+            format!("the agent found its rule {name} broken; its log has more"),
+        );
+    }
+    haproxy(&mut block, state);
+    block
+}
+
+fn roles(block: &mut Block, state: &State) {
+    let token = state.applied_token;
+    let by = pushed_by(state);
+    block.row(
+        "applied",
+        format!(
+            "{}{}  (epoch {}, sequence {}, generation {})",
+            words::plan(&state.applied_plan_id),
+            by.as_ref()
+                .map(|by| format!(", pushed by {by}"))
+                .unwrap_or_default(),
+            token.leader_epoch,
+            token.render_seq,
+            state.generation
+        ),
+    );
+    let mut running = words::plan(&state.running_plan_id);
+    if state.worker_ops_plan_id != state.running_plan_id {
+        running += &match state.worker_ops_plan_id.as_str() {
+            "" => "  and commands since, of which it is not known how they ended".to_owned(),
+            id => format!("  brought to {} by commands", words::plan(id)),
+        };
+    }
+    block.field("pushed_by", json!(by));
+    block.row("running", running);
+    block.row("last good", words::plan(&state.lkg_plan_id));
+    let bytes = state.files.values().map(|file| file.size).sum();
+    block.row(
+        "files",
+        format!("{}, {}", state.files.len(), words::bytes(bytes)),
+    );
+}
+
+fn deletes(block: &mut Block, state: &State) {
+    for (names, what) in [
+        (&state.pending_deletes.servers, "server"),
+        (&state.pending_deletes.backends, "backend"),
+    ] {
+        if !names.is_empty() {
+            block.row(
+                "removing",
+                format!(
+                    "{}, as soon as their connections have ended: {}",
+                    words::counted(names.len(), what),
+                    words::some(names, MAX_SHOWN)
+                ),
+            );
+        }
+    }
+}
+
+/// The last apply in a line, and HAProxy's words if it went wrong.
+pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
+    let how = match (last.ok, last.mode) {
+        (false, _) => format!("plan {} REFUSED", words::plan(&last.plan_id)),
+        (true, ResultMode::Scheduled) => "written, its reload put off".to_owned(),
+        (true, mode) => format!("ok, {}", mode.as_str()),
+    };
+    block.row("last push", format!("{how}, at {}", when::moment(&last.at)));
+    if let Some(failure) = &last.error {
+        block.row(
+            "failure",
+            format!("stage {}: {}", failure.stage.as_str(), failure.message),
+        );
+    }
+    if let Some(words) = last
+        .reload
+        .as_ref()
+        .filter(|r| !r.ok)
+        .and_then(|r| r.output.as_ref())
+    {
+        let told = last
+            .error
+            .as_ref()
+            .is_some_and(|e| e.message.contains(words.trim()));
+        if !told {
+            block.row("HAProxy", words);
+        }
+    }
+    for op in last.op_results.iter().filter(|op| !op.ok).take(MAX_SHOWN) {
+        let output = op.output.as_deref().unwrap_or("no words");
+        block.row("command", format!("{}: {output}", op.kind));
+    }
+    if let Some(rollback) = last.rollback.filter(|rollback| rollback.performed) {
+        block.row(
+            "then",
+            match rollback.reloaded {
+                true => "the last good set was put back and reloaded",
+                false => "the last good set was put back; the worker had never left it",
+            },
+        );
+    }
+}
+
+fn haproxy(block: &mut Block, state: &State) {
+    let version = match state.haproxy.full_version.as_str() {
+        "" => "HAProxy has not been seen yet".to_owned(),
+        version => {
+            let up = when::since_micros(state.haproxy.worker_start_time_unix_micros);
+            format!(
+                "HAProxy {version}, worker {}{}",
+                state.haproxy.worker_pid,
+                up.map(|up| format!(", up {up}")).unwrap_or_default()
+            )
+        }
+    };
+    block.row("agent", format!("{}, {version}", state.agent_version));
+}

@@ -1,0 +1,146 @@
+//! `hapticctl verify`: has somebody changed the files behind the agent's back?
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::view::{Block, Report};
+use super::{labels, plan, words};
+use crate::client::{FileSet, Fleet, StateRead};
+use crate::wire::digest::ContentHash;
+use crate::wire::path::ManifestPath;
+use crate::wire::state::State;
+
+/// Differences that are listed one by one.
+const MAX_SHOWN: usize = 50;
+
+pub(super) fn run(fleet: &Fleet, set: Option<&FileSet>) -> Report {
+    let look = StateRead {
+        verify: true,
+        ..StateRead::default()
+    };
+    let blocks = fleet.each(|_, client| {
+        let before = match client.state(StateRead::default()) {
+            Ok(state) => state,
+            Err(error) => return plan::unasked(&error),
+        };
+        match client.state(look) {
+            Ok(after) => block(&before, &after, set),
+            Err(error) => plan::unasked(&error),
+        }
+    });
+    let mut report = Report::new(labels(fleet), blocks);
+    if let Some(set) = set {
+        plan::describe(set, &mut report);
+    }
+    report
+}
+
+/// A file that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Difference {
+    Changed(ManifestPath),
+    Missing(ManifestPath),
+    /// Owned, and not in the directory.
+    Extra(ManifestPath),
+}
+
+impl Difference {
+    fn line(&self) -> String {
+        match self {
+            Self::Changed(path) => format!("changed  {path}"),
+            Self::Missing(path) => format!("missing  {path}"),
+            Self::Extra(path) => format!("extra    {path}"),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let (path, what) = match self {
+            Self::Changed(path) => (path, "changed"),
+            Self::Missing(path) => (path, "missing"),
+            Self::Extra(path) => (path, "extra"),
+        };
+        json!({"path": path, "difference": what})
+    }
+}
+
+fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
+    let differences = match set {
+        Some(set) => from_set(set, after),
+        None => from_records(before, after),
+    };
+    // A baseline that is gone was lost to a change on disk, now or earlier.
+    let unknown = after.applied_plan_id.is_empty() && !after.files.is_empty();
+    let good = differences.is_empty() && (set.is_some() || !unknown);
+    let against = match set {
+        Some(_) => "the directory",
+        None => "the agent's records",
+    };
+    let title = match (differences.len(), unknown && set.is_none()) {
+        (0, false) => format!(
+            "{} on disk, all as in {against}",
+            words::counted(after.files.len(), "file")
+        ),
+        (0, true) => "the agent does not know what is applied: its files were changed earlier, or a push was refused".into(),
+        (count, _) => format!("{} from {against}", words::counted(count, "difference")),
+    };
+    let mut block = Block::new(good, title);
+    block.field("applied_plan_id", after.applied_plan_id.as_str());
+    block.field(
+        "differences",
+        differences.iter().map(Difference::json).collect::<Vec<_>>(),
+    );
+    for difference in differences.iter().take(MAX_SHOWN) {
+        block.line(difference.line());
+    }
+    if differences.len() > MAX_SHOWN {
+        block.line(format!(
+            "and {} more; -o json lists all",
+            differences.len() - MAX_SHOWN
+        ));
+    }
+    if !good {
+        block.next = Some(match set {
+            Some(_) => "hapticctl push DIR puts the directory's files there".into(),
+            None => "hapticctl push DIR puts the right files back; hapticctl verify DIR compares with a directory".to_owned(),
+        });
+    }
+    block
+}
+
+/// What a look at the disk changed in the agent's records.
+fn from_records(before: &State, after: &State) -> Vec<Difference> {
+    let paths: BTreeSet<&ManifestPath> = before.files.keys().chain(after.files.keys()).collect();
+    let mut differences = Vec::new();
+    for path in paths {
+        match (before.files.get(path), after.files.get(path)) {
+            (Some(was), Some(is)) if was == is => {}
+            (Some(_), None) => differences.push(Difference::Missing(path.clone())),
+            (_, Some(_)) => differences.push(Difference::Changed(path.clone())),
+            (None, None) => {}
+        }
+    }
+    differences
+}
+
+fn from_set(set: &FileSet, state: &State) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    for entry in set.files() {
+        match state.files.get(entry.path) {
+            None => differences.push(Difference::Missing(entry.path.clone())),
+            Some(held) => {
+                let same =
+                    held.size == entry.size && ContentHash::of(entry.content).matches(&held.digest);
+                if !same {
+                    differences.push(Difference::Changed(entry.path.clone()));
+                }
+            }
+        }
+    }
+    let extra = state
+        .files
+        .keys()
+        .filter(|path| set.get(path.as_str()).is_none());
+    differences.extend(extra.cloned().map(Difference::Extra));
+    differences
+}

@@ -1,0 +1,93 @@
+//! `hapticctl wait`: until an agent is up, runs what is applied, and nothing is pending.
+
+use std::time::{Duration, Instant};
+
+use super::state::{self, Standing};
+use super::view::{Block, Report};
+use super::{labels, plan, when};
+use crate::client::{Client, Error, Fleet, StateRead, Transport};
+use crate::http::client::{Error as HttpError, after};
+use crate::wire::state::State;
+
+/// Between two looks: the first, and the longest.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+pub(super) fn run(fleet: &Fleet, timeout: Duration, deletes: bool) -> Report {
+    let blocks = fleet.each(|_, client| wait(client, timeout, deletes));
+    Report::new(labels(fleet), blocks)
+}
+
+fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
+    let begun = Instant::now();
+    let until = after(timeout);
+    let mut pause = FIRST_LOOK;
+    loop {
+        let late = Instant::now() >= until;
+        match client.state(StateRead::default()) {
+            Ok(state) => match still(&state, deletes) {
+                Still::Waiting if !late => {}
+                Still::Waiting | Still::Stuck => return state::block(&state),
+                Still::Done => {
+                    let mut block = state::block(&state);
+                    block.lines.clear();
+                    block.line(format!("waited {}", when::span(begun.elapsed())));
+                    return block;
+                }
+            },
+            Err(error) if comes_up(&error) && !late => {}
+            Err(error) => return plan::unasked(&error),
+        }
+        if !client.cancel_handle().pause(pause) {
+            return plan::unasked(&HttpError::Cancelled.into());
+        }
+        pause = (pause * 2).min(LONGEST_LOOK);
+    }
+}
+
+enum Still {
+    Waiting,
+    /// Waiting longer changes nothing.
+    Stuck,
+    Done,
+}
+
+fn still(state: &State, deletes: bool) -> Still {
+    let pending = &state.pending_deletes;
+    let removing = !(pending.servers.is_empty() && pending.backends.is_empty());
+    match Standing::of(state) {
+        Standing::Pending => Still::Waiting,
+        Standing::Good | Standing::Empty if removing && deletes => Still::Waiting,
+        Standing::Good | Standing::Empty => Still::Done,
+        // A reload that is due may mend it.
+        Standing::Degraded | Standing::Unknown | Standing::Behind
+            if state.reload_pending_at.is_some() =>
+        {
+            Still::Waiting
+        }
+        Standing::Degraded | Standing::Unknown | Standing::Behind => Still::Stuck,
+    }
+}
+
+/// An agent that is not up yet, or whose start takes its time.
+fn comes_up(error: &Error) -> bool {
+    match error {
+        Error::Transport(Transport::Http(error)) => match error {
+            HttpError::NotConnected(_)
+            | HttpError::Reset(_)
+            | HttpError::Cut(_)
+            | HttpError::Timeout(_) => true,
+            HttpError::Malformed(_)
+            | HttpError::TooLarge { .. }
+            | HttpError::Cancelled
+            | HttpError::Source(_)
+            | HttpError::Request(_) => false,
+        },
+        Error::Http { status, .. } => *status == 503,
+        Error::Transport(Transport::Answer(_))
+        | Error::Conflict(_)
+        | Error::Missing(_)
+        | Error::Refused(_)
+        | Error::Source { .. } => false,
+    }
+}

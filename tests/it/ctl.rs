@@ -1,0 +1,9 @@
+//! `hapticctl` as a person uses it, against real agents beside real HAProxys.
+
+mod fleet;
+mod kit;
+mod lost;
+mod push;
+mod rivals;
+mod secrets;
+mod usage;

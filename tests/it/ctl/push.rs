@@ -1,0 +1,251 @@
+//! Push, plan, state, verify, revert and wait on one agent, by its HAProxy's version.
+
+use super::kit::{Pod, Site, ctl};
+use crate::support::agent::tree;
+use crate::support::haproxy::Version;
+
+const VERSIONS: [Version; 2] = [Version::V3_0, Version::V3_4];
+
+#[test]
+fn a_first_push_a_changed_map_and_nothing_to_do() {
+    for version in VERSIONS {
+        let pod = Pod::start(version);
+        let site = Site::of(&pod);
+        let url = &pod.url();
+        ctl(url, &["state"])
+            .ends(0)
+            .says("empty: nothing has been pushed here yet");
+        ctl(url, &["plan", site.path()])
+            .ends(0)
+            .says("2 files to write, and a reload");
+        assert!(
+            !tree(&pod.base).contains_key("maps/host.map"),
+            "plan wrote something"
+        );
+        ctl(url, &["push", site.path()])
+            .ends(0)
+            .says("applied with a reload");
+        assert_eq!(tree(&pod.base), site.tree(), "{version}");
+        assert_eq!(pod.get("a.example"), "one", "{version}");
+
+        let worker = pod.haproxy.worker_pid();
+        site.write("maps/host.map", "a.example two\n");
+        ctl(url, &["plan", site.path()])
+            .ends(0)
+            .says("no reload")
+            .says("map_replace maps/host.map");
+        ctl(url, &["push", site.path()])
+            .ends(0)
+            .says("applied without a reload, 1 command");
+        assert_eq!(pod.haproxy.worker_pid(), worker, "{version}");
+        assert_eq!(pod.get("a.example"), "two", "{version}");
+        assert_eq!(tree(&pod.base), site.tree(), "{version}");
+
+        let again = ctl(url, &["push", site.path(), "-o", "json"]);
+        let agents = &again.ends(0).json()["agents"];
+        assert_eq!(agents[0]["outcome"], "unchanged");
+        assert_eq!(agents[0]["sent_bytes"], 0);
+        ctl(url, &["plan", site.path()])
+            .ends(0)
+            .says("nothing to do");
+        let state = ctl(url, &["state"]);
+        state
+            .ends(0)
+            .says("good: plan")
+            .says("by commands")
+            .says(&format!("worker {worker}"));
+    }
+}
+
+#[test]
+fn a_refused_push_keeps_serving_says_why_and_is_repaired() {
+    for version in VERSIONS {
+        let pod = Pod::start(version);
+        let site = Site::of(&pod);
+        let url = &pod.url();
+        ctl(url, &["push", site.path()]).ends(0);
+        let worker = pod.haproxy.worker_pid();
+        site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
+        site.write("maps/host.map", "a.example wrong\n");
+        for turn in ["first", "repeated"] {
+            let refused = ctl(url, &["push", site.path()]);
+            refused
+                .ends(1)
+                .says("unknown keyword 'frobnicate'")
+                .says("next: ");
+            assert_eq!(
+                refused.stdout.contains("remembers"),
+                turn == "repeated",
+                "{refused}"
+            );
+            assert_eq!(pod.get("a.example"), "one", "{version}");
+            assert_eq!(pod.haproxy.worker_pid(), worker, "{version}");
+        }
+        let state = ctl(url, &["state"]);
+        state
+            .ends(1)
+            .says("DEGRADED: the last push was refused, plan")
+            .says("since")
+            .says("REFUSED")
+            .says("unknown keyword 'frobnicate'")
+            .says("hapticctl revert");
+        let json = ctl(url, &["state", "-o", "json"]);
+        assert_eq!(json.ends(1).json()["agents"][0]["standing"], "degraded");
+        // Waiting mends nothing, so it does not wait.
+        let begun = std::time::Instant::now();
+        ctl(url, &["wait", "--timeout", "60s"]).ends(1);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30));
+
+        site.write("haproxy.cfg", &pod.config("# repaired\n"));
+        site.write("maps/host.map", "a.example three\n");
+        ctl(url, &["push", site.path()])
+            .ends(0)
+            .says("applied with a reload");
+        assert_eq!(pod.get("a.example"), "three", "{version}");
+        ctl(url, &["state"]).ends(0).says("good: plan");
+    }
+}
+
+#[test]
+fn a_revert_goes_back_to_the_last_good_set() {
+    for version in VERSIONS {
+        let pod = Pod::start(version);
+        let site = Site::of(&pod);
+        let url = &pod.url();
+        ctl(url, &["revert"])
+            .ends(1)
+            .says("no last known good set")
+            .says("hapticctl push DIR");
+        ctl(url, &["push", site.path()]).ends(0);
+        let good = site.tree();
+        // At runtime, so that it is applied and not yet the last good one.
+        site.write("maps/host.map", "a.example two\n");
+        ctl(url, &["push", site.path()]).ends(0);
+        assert_eq!(pod.get("a.example"), "two");
+        ctl(url, &["revert"]).ends(0).says("is back and reloaded");
+        assert_eq!(pod.get("a.example"), "one", "{version}");
+        assert_eq!(tree(&pod.base), good, "{version}");
+        ctl(url, &["push", site.path()]).ends(0);
+        assert_eq!(pod.get("a.example"), "two", "{version}");
+    }
+}
+
+#[test]
+fn a_reload_that_is_put_off_is_seen_and_waited_for() {
+    let pod = Pod::with(Version::V3_4, &[("--reload-interval-min", "4s")]);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    site.write("haproxy.cfg", &pod.config("# two\n"));
+    ctl(url, &["push", "--no-wait", site.path()])
+        .ends(1)
+        .says("the reload is put off to")
+        .says("hapticctl wait");
+    ctl(url, &["state"])
+        .ends(1)
+        .says("PENDING")
+        .says("reload due");
+    ctl(url, &["wait", "--timeout", "0"])
+        .ends(1)
+        .says("PENDING");
+    ctl(url, &["wait"])
+        .ends(0)
+        .says("good: plan")
+        .says("waited");
+    site.write("haproxy.cfg", &pod.config("# three\n"));
+    let waited = ctl(url, &["push", site.path()]);
+    waited.ends(0).says("applied with a reload");
+    assert!(waited.stderr.contains("waiting for its reload"), "{waited}");
+    assert_eq!(tree(&pod.base), site.tree());
+
+    // The one that is waited for is refused.
+    site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
+    ctl(url, &["push", site.path()]).ends(1).says("frobnicate");
+    assert_eq!(pod.get("a.example"), "one");
+}
+
+#[test]
+fn files_that_somebody_changed_are_listed_and_put_right() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    site.write("general/a.txt", "a\n");
+    site.write("general/b.txt", "b\n");
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    ctl(url, &["verify"])
+        .ends(0)
+        .says("4 files on disk, all as in the agent's records");
+    ctl(url, &["verify", site.path()])
+        .ends(0)
+        .says("all as in the directory");
+    std::fs::write(pod.base.join("general/a.txt"), "edited\n").unwrap();
+    std::fs::remove_file(pod.base.join("general/b.txt")).unwrap();
+    let found = ctl(url, &["verify"]);
+    found
+        .ends(1)
+        .says("changed  general/a.txt")
+        .says("missing  general/b.txt");
+    // What was found is not found again, but it is not forgotten.
+    ctl(url, &["verify"])
+        .ends(1)
+        .says("does not know what is applied");
+    let against = ctl(url, &["verify", site.path()]);
+    against
+        .ends(1)
+        .says("changed  general/a.txt")
+        .says("missing  general/b.txt");
+    ctl(url, &["state"]).ends(1).says("UNKNOWN");
+    ctl(url, &["push", site.path()])
+        .ends(0)
+        .says("applied with a reload");
+    assert_eq!(tree(&pod.base), site.tree());
+    ctl(url, &["verify"]).ends(0);
+}
+
+#[test]
+fn a_reload_can_be_asked_for_and_files_go_with_the_set() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    site.write("general/old.txt", "x\n");
+    site.write(".git/HEAD", "ref\n");
+    let url = &pod.url();
+    ctl(url, &["push", site.path()])
+        .ends(0)
+        .says("left out, since their names start with a dot: .git");
+    site.write("maps/host.map", "a.example two\n");
+    std::fs::remove_file(site.dir.path().join("general/old.txt")).unwrap();
+    let worker = pod.haproxy.worker_pid();
+    ctl(url, &["push", "--reload", site.path()])
+        .ends(0)
+        .says("applied with a reload");
+    assert_ne!(pod.haproxy.worker_pid(), worker);
+    assert!(!pod.base.join("general/old.txt").exists());
+    assert_eq!(pod.get("a.example"), "two");
+}
+
+#[test]
+fn the_doctor_looks_and_never_forbids() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    // The configuration names the map under another spelling.
+    let config = pod
+        .config("")
+        .replace("map(maps/host.map", "map(./maps/host.map");
+    site.write("haproxy.cfg", &config);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    let found = ctl(url, &["doctor", site.path(), "-o", "json"]);
+    let findings = found.json()["agents"][0]["findings"].clone();
+    let about_map = findings
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|f| f["path"] == "maps/host.map");
+    assert!(about_map, "{findings:#}");
+    // Never silently stale: the change is a reload.
+    site.write("maps/host.map", "a.example two\n");
+    ctl(url, &["push", site.path()])
+        .ends(0)
+        .says("applied with a reload");
+    assert_eq!(pod.get("a.example"), "two");
+}

@@ -1,0 +1,133 @@
+//! Two people at once, and a leader with a higher epoch.
+
+use super::kit::{Moment, Pass, Pod, Relay, Site, command, ctl, run};
+use crate::support::agent::{Apply, tree};
+use crate::support::haproxy::Version;
+
+#[test]
+fn of_two_pushes_at_once_one_is_told_who_won_and_nothing_is_lost() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let pod = Pod::start(version);
+        let (mine, theirs) = (Site::of(&pod), Site::of(&pod));
+        let direct = pod.url();
+        ctl(&direct, &["push", mine.path()]).ends(0);
+        mine.write("maps/host.map", "a.example mine\n");
+        theirs.write("maps/host.map", "a.example theirs\n");
+        theirs.write("general/note.txt", "theirs\n");
+        // Theirs is pushed between my look and my push.
+        let their_path = theirs.path().to_owned();
+        let url = direct.clone();
+        let mut pushed = false;
+        let relay = Relay::new(
+            pod.agent.api(),
+            Box::new(move |moment| {
+                if moment == Moment::Begun && !pushed {
+                    pushed = true;
+                    let mut theirs = command(&["push", &their_path, "--agent", &url]);
+                    theirs.env("USER", "berta");
+                    run(theirs).ends(0);
+                }
+                Pass::On
+            }),
+        );
+        let told = ctl(&relay.url(), &["push", mine.path()]);
+        let their_plan = pod.agent.state()["applied_plan_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        told.ends(1)
+            .says("berta@")
+            .says("has pushed meanwhile")
+            .says(&their_plan)
+            .says("--overwrite");
+        assert_eq!(pod.get("a.example"), "theirs", "{version}");
+        assert_eq!(tree(&pod.base), theirs.tree(), "{version}");
+        ctl(&direct, &["state"]).ends(0).says("pushed by berta@");
+        // A look, then again: that is on purpose now.
+        ctl(&direct, &["plan", mine.path()])
+            .ends(0)
+            .says("- general/note.txt");
+        ctl(&direct, &["push", mine.path()]).ends(0);
+        assert_eq!(pod.get("a.example"), "mine", "{version}");
+        assert_eq!(tree(&pod.base), mine.tree(), "{version}");
+    }
+}
+
+#[test]
+fn who_insists_pushes_over_the_other() {
+    let pod = Pod::start(Version::V3_4);
+    let (mine, theirs) = (Site::of(&pod), Site::of(&pod));
+    mine.write("maps/host.map", "a.example mine\n");
+    let (url, their_path) = (pod.url(), theirs.path().to_owned());
+    let mut pushed = false;
+    let relay = Relay::new(
+        pod.agent.api(),
+        Box::new(move |moment| {
+            if moment == Moment::Begun && !pushed {
+                pushed = true;
+                ctl(&url, &["push", &their_path]).ends(0);
+            }
+            Pass::On
+        }),
+    );
+    let out = ctl(&relay.url(), &["push", "--overwrite", mine.path()]);
+    out.ends(0);
+    assert!(out.stderr.contains("trying again"), "{out}");
+    assert_eq!(pod.get("a.example"), "mine");
+}
+
+#[test]
+fn pushes_at_the_same_time_end_in_one_of_the_sets() {
+    let pod = Pod::start(Version::V3_4);
+    let sites: Vec<Site> = (0..4)
+        .map(|at| {
+            let site = Site::of(&pod);
+            site.write("maps/host.map", &format!("a.example {at}\n"));
+            site
+        })
+        .collect();
+    let url = pod.url();
+    let outs: Vec<_> = std::thread::scope(|scope| {
+        let started: Vec<_> = sites
+            .iter()
+            .map(|site| scope.spawn(|| ctl(&url, &["push", site.path()])))
+            .collect();
+        started
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(outs.iter().any(|out| out.code == 0));
+    for out in &outs {
+        if out.code != 0 {
+            out.ends(1).says("somebody else has pushed");
+        }
+    }
+    let winner = sites.iter().position(|site| site.tree() == tree(&pod.base));
+    let winner = winner.expect("a mixture of sets");
+    assert_eq!(outs[winner].code, 0, "{}", outs[winner]);
+    assert_eq!(pod.get("a.example"), winner.to_string());
+    ctl(&url, &["state"]).ends(0);
+}
+
+#[test]
+fn a_newer_leader_is_left_alone_unless_taken_over() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    let url = pod.url();
+    ctl(&url, &["push", site.path()]).ends(0);
+    // A leader of epoch 5 whose set HAProxy refuses: what is applied stays.
+    Apply::new("leader's", 5, 1)
+        .on(&pod.agent.state())
+        .file("haproxy.cfg", b"nonsense\n")
+        .fail(&pod.agent, "reload");
+    site.write("maps/host.map", "a.example two\n");
+    ctl(&url, &["push", site.path()])
+        .ends(1)
+        .says("a newer leader has spoken")
+        .says("--take-over");
+    ctl(&url, &["revert"]).ends(1).says("--take-over");
+    ctl(&url, &["push", "--take-over", site.path()]).ends(0);
+    assert_eq!(pod.get("a.example"), "two");
+    ctl(&url, &["revert"]).ends(0);
+}
