@@ -24,6 +24,8 @@ pub struct Row<'a> {
     pub filters: Vec<&'a [u8]>,
     /// Words between the name and the bracket, which the loader drops with a warning.
     pub dropped: Vec<&'a [u8]>,
+    /// Its bracket is not closed, so that what was meant to be options are filters.
+    pub unclosed: bool,
 }
 
 /// A line that the loader refuses, and the whole configuration with it.
@@ -96,7 +98,8 @@ fn row(text: &[u8], line: usize, open: bool) -> Result<Option<Row<'_>>, &'static
             false => Ok(plain(text, line)),
         };
     };
-    let (options, filters) = bracket(rest, b']').ok_or("has a [ that is not closed")?;
+    let closed = bracket(rest, b']');
+    let (options, filters) = closed.unwrap_or((&[], rest));
     if start.contains(&b']') {
         return Err("has a ] before its [");
     }
@@ -114,6 +117,7 @@ fn row(text: &[u8], line: usize, open: bool) -> Result<Option<Row<'_>>, &'static
         options: words(options).collect(),
         filters: words(filters).collect(),
         dropped: before.collect(),
+        unclosed: closed.is_none(),
     }))
 }
 
@@ -126,6 +130,7 @@ fn plain(text: &[u8], line: usize) -> Option<Row<'_>> {
         options: Vec::new(),
         filters: words.collect(),
         dropped: Vec::new(),
+        unclosed: false,
     })
 }
 
@@ -181,6 +186,7 @@ mod tests {
             ("a.pem []\n", &["a.pem|||"]),
             ("a.pem f [alpn h2] x\n", &["a.pem|alpn,h2|x|f"]),
             ("a b # c\n", &["a||b,#,c|"]),
+            ("a [x y\n", &["a||x,y|"]),
             ("a\nb\n", &["a|||", "b|||"]),
         ];
         for (file, wanted) in table {
@@ -195,7 +201,6 @@ mod tests {
             ("a\nb", 2),
             ("# open", 1),
             ("[alpn h2]\n", 1),
-            ("a [x\n", 1),
             ("a x]\n", 1),
             ("a ] [x]\n", 1),
             ("a [x] [y]\n", 1),

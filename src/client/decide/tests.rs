@@ -943,7 +943,7 @@ fn rows_at_the_end_of_a_crt_list_are_added() {
             "certs/a.pem\n",
             "certs/n.pem [x\n",
             with_new,
-            Err("a [ that is not closed"),
+            Err("a bracket that is not closed"),
         ),
         (
             "# none\n",

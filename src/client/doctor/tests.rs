@@ -162,8 +162,8 @@ fn contents_that_are_not_what_they_look_like() {
             "site.crtlist",
             "certs/known.pem [\ncerts/known.pem",
             &[
-                "error bad_line site.crtlist:1",
                 "error bad_line site.crtlist:2",
+                "warning unclosed_bracket site.crtlist:1",
             ],
         ),
     ];
