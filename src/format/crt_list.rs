@@ -86,7 +86,7 @@ fn row(text: &[u8], line: usize, open: bool) -> Result<Option<Row<'_>>, &'static
     if text.len() >= MAX_LINE_BYTES {
         return Err("has more than 65534 bytes");
     }
-    if matches!(text.first(), Some(b'#' | b'\r')) && !open {
+    if matches!(text.first(), Some(b'#' | b'\r')) {
         return Ok(None);
     }
     if open {
@@ -178,6 +178,7 @@ mod tests {
             ("\n \t\n\r\n", &[]),
             ("# c\na.pem\n", &["a.pem|||"]),
             ("#[\n", &[]),
+            ("# open", &[]),
             (" # x\n", &["#||x|"]),
             ("a.pem\r\n", &["a.pem|||"]),
             ("\ta.pem  *.x !y.x\n", &["a.pem||*.x,!y.x|"]),
@@ -199,7 +200,7 @@ mod tests {
         for (file, line) in [
             ("a.pem", 1),
             ("a\nb", 2),
-            ("# open", 1),
+            ("a\n \t", 2),
             ("[alpn h2]\n", 1),
             ("a x]\n", 1),
             ("a ] [x]\n", 1),
