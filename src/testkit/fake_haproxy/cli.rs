@@ -34,7 +34,10 @@ pub(super) trait Commands {
 pub(super) enum Done {
     Reply(Reply),
     /// These bytes, and the connection ends; `slowly` byte by byte.
-    Last { text: String, slowly: bool },
+    Last {
+        text: String,
+        slowly: bool,
+    },
     /// The connection ends without a word.
     Close,
 }
@@ -442,9 +445,7 @@ fn words(text: &str) -> Vec<String> {
     while let Some(c) = characters.next() {
         match c {
             ' ' | '\t' => found.extend(word.take()),
-            '\\' => word
-                .get_or_insert_default()
-                .extend(characters.next()),
+            '\\' => word.get_or_insert_default().extend(characters.next()),
             c => word.get_or_insert_default().push(c),
         }
     }

@@ -33,7 +33,10 @@ impl<'a> Words<'a> {
 }
 
 fn find<'a>(model: &'a mut Model, name: Option<&str>) -> Option<&'a mut Map> {
-    model.maps.iter_mut().find(|map| Some(map.name.as_str()) == name)
+    model
+        .maps
+        .iter_mut()
+        .find(|map| Some(map.name.as_str()) == name)
 }
 
 pub(super) fn add(model: &mut Model, words: &[String], payload: Option<&str>) -> Reply {
@@ -90,7 +93,11 @@ pub(super) fn set(model: &mut Model, words: &[String], branch: Version) -> Reply
     // 3.0 changes entries of pending versions too.
     let reaches = |entry: &Entry| entry.version == current || branch == Version::V3_0;
     let mut found = false;
-    for entry in map.entries.iter_mut().filter(|e| e.key == *key && reaches(e)) {
+    for entry in map
+        .entries
+        .iter_mut()
+        .filter(|e| e.key == *key && reaches(e))
+    {
         entry.value.clone_from(value);
         found = true;
     }

@@ -219,7 +219,10 @@ impl FakeHaproxy {
     pub fn set_connections(&self, backend: &str, server: &str, connections: usize) {
         let process = self.hub.current();
         let model = &mut *process.model();
-        let backends = model.backends.iter_mut().filter(|known| known.name == backend);
+        let backends = model
+            .backends
+            .iter_mut()
+            .filter(|known| known.name == backend);
         for known in backends.flat_map(|known| &mut known.servers) {
             if known.name == server {
                 known.connections = connections;

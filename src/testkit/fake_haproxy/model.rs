@@ -188,8 +188,14 @@ impl Model {
     #[must_use]
     pub fn entries(&self, map: &str) -> Option<Vec<(String, String)>> {
         let map = self.maps.iter().find(|known| known.name == map)?;
-        let seen = map.entries.iter().filter(|entry| entry.version == map.current);
-        Some(seen.map(|entry| (entry.key.clone(), entry.value.clone())).collect())
+        let seen = map
+            .entries
+            .iter()
+            .filter(|entry| entry.version == map.current);
+        Some(
+            seen.map(|entry| (entry.key.clone(), entry.value.clone()))
+                .collect(),
+        )
     }
 
     /// The certificates' names, sorted.
@@ -265,7 +271,10 @@ impl Backend {
     /// Its servers' names, in HAProxy's order.
     #[must_use]
     pub fn server_names(&self) -> Vec<&str> {
-        self.servers.iter().map(|server| server.name.as_str()).collect()
+        self.servers
+            .iter()
+            .map(|server| server.name.as_str())
+            .collect()
     }
 
     /// One of its servers.

@@ -63,7 +63,13 @@ const KEYWORDS: &[(&str, usize)] = &[
 
 /// What no server takes at runtime.
 const STATIC_ONLY: &[&str] = &[
-    "enabled", "init-addr", "log-proto", "no-check", "redir", "resolvers", "socks4",
+    "enabled",
+    "init-addr",
+    "log-proto",
+    "no-check",
+    "redir",
+    "resolvers",
+    "socks4",
 ];
 
 /// Puts addresses in place whose time has come.
@@ -81,9 +87,15 @@ pub(super) fn settle(model: &mut Model, now: Instant) {
 /// `backend/server`, both found.
 fn find<'a>(model: &'a mut Model, id: Option<&String>) -> Result<&'a mut Server, Reply> {
     let (backend, server) = split(id)?;
-    let backend = model.backends.iter_mut().find(|known| known.name == backend);
+    let backend = model
+        .backends
+        .iter_mut()
+        .find(|known| known.name == backend);
     let backend = backend.ok_or_else(|| Reply::err(NO_BACKEND))?;
-    let server = backend.servers.iter_mut().find(|known| known.name == server);
+    let server = backend
+        .servers
+        .iter_mut()
+        .find(|known| known.name == server);
     server.ok_or_else(|| Reply::err(NO_SERVER))
 }
 
@@ -104,7 +116,10 @@ pub(super) fn add(model: &mut Model, words: &[String], version: Version) -> Repl
 
 fn try_add(model: &mut Model, words: &[String], version: Version) -> Result<Reply, Reply> {
     let (backend, name) = split(words.first())?;
-    let known = model.backends.iter_mut().find(|known| known.name == backend);
+    let known = model
+        .backends
+        .iter_mut()
+        .find(|known| known.name == backend);
     let backend = known.ok_or_else(|| Reply::err(NO_BACKEND))?;
     if !backend.dynamic {
         return Err(Reply::err(match version {
@@ -252,12 +267,16 @@ fn went_down(model: &mut Model, id: Option<&String>) {
         return;
     };
     let up = |server: &&Server| server.admin & 1 == 0;
-    let left = model.find(name).map_or(0, |b| b.servers.iter().filter(up).count());
+    let left = model
+        .find(name)
+        .map_or(0, |b| b.servers.iter().filter(up).count());
     model.said = vec![format!(
         "Server {name}/{server} is going DOWN for maintenance. {left} active and 0 backup servers left. 0 sessions active, 0 requeued, 0 remaining in queue."
     )];
     if left == 0 {
-        model.said.push(format!("backend '{name}' has no server available!"));
+        model
+            .said
+            .push(format!("backend '{name}' has no server available!"));
     }
 }
 
@@ -436,7 +455,10 @@ fn state_row(backend: &Backend, server: &Server) -> String {
 }
 
 pub(super) fn show_backends(model: &Model) -> Reply {
-    let names = model.backends.iter().map(|backend| format!("{}\n", backend.name));
+    let names = model
+        .backends
+        .iter()
+        .map(|backend| format!("{}\n", backend.name));
     Reply::Plain(format!("# name\n{}", names.collect::<String>()))
 }
 
@@ -491,7 +513,10 @@ pub(super) fn add_backend(model: &mut Model, words: &[String]) -> Reply {
 }
 
 pub(super) fn publish(model: &mut Model, words: &[String], on: bool) -> Reply {
-    let found = model.backends.iter_mut().find(|known| Some(&known.name) == words.first());
+    let found = model
+        .backends
+        .iter_mut()
+        .find(|known| Some(&known.name) == words.first());
     let Some(backend) = found else {
         return Reply::err(NO_BACKEND);
     };
@@ -503,11 +528,19 @@ pub(super) fn publish(model: &mut Model, words: &[String], on: bool) -> Reply {
 }
 
 /// Why a backend cannot be deleted now; `None`: it can.
-pub(super) fn backend_kept(model: &Model, name: Option<&String>) -> Result<Option<&'static str>, Reply> {
-    let found = model.backends.iter().find(|known| Some(&known.name) == name);
+pub(super) fn backend_kept(
+    model: &Model,
+    name: Option<&String>,
+) -> Result<Option<&'static str>, Reply> {
+    let found = model
+        .backends
+        .iter()
+        .find(|known| Some(&known.name) == name);
     let backend = found.ok_or_else(|| Reply::err(NO_BACKEND))?;
     Ok(if backend.referenced {
-        Some("This proxy cannot be removed at runtime due to other configuration elements pointing to it.")
+        Some(
+            "This proxy cannot be removed at runtime due to other configuration elements pointing to it.",
+        )
     } else if backend.published {
         Some("Backend must be unpublished prior to its deletion.")
     } else if !backend.servers.is_empty() {
@@ -525,7 +558,9 @@ pub(super) fn del_backend(model: &mut Model, words: &[String]) -> Reply {
         Ok(Some(why)) => return Reply::err(why),
         Ok(None) => {}
     }
-    model.backends.retain(|known| Some(&known.name) != words.first());
+    model
+        .backends
+        .retain(|known| Some(&known.name) != words.first());
     let mut lines = std::mem::take(&mut model.said);
     lines.push("Backend deleted.".to_owned());
     Reply::Tagged(INFO, lines.join("\n"))

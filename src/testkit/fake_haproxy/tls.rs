@@ -5,9 +5,24 @@ use super::reply::Reply;
 
 /// What a crt-list line may have in its brackets.
 const OPTIONS: &[&str] = &[
-    "allow-0rtt", "alpn", "ca-file", "ca-verify-file", "ciphers", "ciphersuites", "client-sigalgs",
-    "crl-file", "curves", "ecdhe", "no-alpn", "no-ca-names", "npn", "ocsp-update", "sigalgs",
-    "ssl-max-ver", "ssl-min-ver", "verify",
+    "allow-0rtt",
+    "alpn",
+    "ca-file",
+    "ca-verify-file",
+    "ciphers",
+    "ciphersuites",
+    "client-sigalgs",
+    "crl-file",
+    "curves",
+    "ecdhe",
+    "no-alpn",
+    "no-ca-names",
+    "npn",
+    "ocsp-update",
+    "sigalgs",
+    "ssl-max-ver",
+    "ssl-min-ver",
+    "verify",
 ];
 
 const LIST_USAGE: &str = "Can't edit the crt-list: ";
@@ -52,7 +67,10 @@ fn names<'a>(transaction: Option<String>, listed: impl Iterator<Item = String> +
 
 pub(super) fn show_cert(model: &Model, words: &[String], version: Version) -> Reply {
     let Some(name) = words.first() else {
-        let open = model.cert_transaction.as_ref().map(|open| open.name.clone());
+        let open = model
+            .cert_transaction
+            .as_ref()
+            .map(|open| open.name.clone());
         return names(open, model.certs.iter().map(|cert| cert.name.clone()));
     };
     let cert = model.certs.iter().find(|cert| cert.name == *name);
@@ -105,7 +123,9 @@ pub(super) fn set_cert(model: &mut Model, words: &[String], payload: Option<&str
         return Reply::err("'set ssl cert' expects a filename and a certificate as a payload");
     };
     let known = |name: &str| model.certs.iter().find(|cert| cert.name == name).cloned();
-    let only_key = given.strip_suffix(".key").filter(|_| known(given).is_none());
+    let only_key = given
+        .strip_suffix(".key")
+        .filter(|_| known(given).is_none());
     let name = only_key.unwrap_or(given);
     let refused = |why: String| Reply::err(format!("{why}\nCan't update {given}!"));
     let Some(cert) = known(name) else {
@@ -113,7 +133,11 @@ pub(super) fn set_cert(model: &mut Model, words: &[String], payload: Option<&str
             "Can't replace a certificate which is not referenced by the configuration!".to_owned(),
         );
     };
-    if let Some(open) = model.cert_transaction.as_ref().filter(|open| open.name != name) {
+    if let Some(open) = model
+        .cert_transaction
+        .as_ref()
+        .filter(|open| open.name != name)
+    {
         return refused(format!(
             "The ongoing transaction is about '{}' but you are trying to set '{name}'",
             open.name
@@ -204,7 +228,10 @@ fn abort(open: Option<&str>, words: &[String]) -> (Reply, bool) {
 }
 
 pub(super) fn abort_cert(model: &mut Model, words: &[String]) -> Reply {
-    let open = model.cert_transaction.as_ref().map(|open| open.name.as_str());
+    let open = model
+        .cert_transaction
+        .as_ref()
+        .map(|open| open.name.as_str());
     let (reply, aborted) = abort(open, words);
     if aborted {
         model.cert_transaction = None;
@@ -215,7 +242,11 @@ pub(super) fn abort_cert(model: &mut Model, words: &[String]) -> Reply {
 pub(super) fn del_cert(model: &mut Model, words: &[String]) -> Reply {
     let name = words.first().cloned().unwrap_or_default();
     let refused = |why: String| Reply::err(format!("Can't remove the certificate: {why}"));
-    if model.cert_transaction.as_ref().is_some_and(|open| open.name == name) {
+    if model
+        .cert_transaction
+        .as_ref()
+        .is_some_and(|open| open.name == name)
+    {
         return refused(format!("ongoing transaction for the certificate '{name}'"));
     }
     if !model.certs.iter().any(|cert| cert.name == name) {
@@ -279,7 +310,12 @@ pub(super) fn new_ca(model: &mut Model, words: &[String]) -> Reply {
 }
 
 /// `set`, or `add` to what is there.
-pub(super) fn set_ca(model: &mut Model, words: &[String], payload: Option<&str>, add: bool) -> Reply {
+pub(super) fn set_ca(
+    model: &mut Model,
+    words: &[String],
+    payload: Option<&str>,
+    add: bool,
+) -> Reply {
     let (Some(name), Some(pem)) = (words.first(), payload) else {
         return Reply::err("'set ssl ca-file' expects a filename and CAs as a payload");
     };
@@ -289,7 +325,11 @@ pub(super) fn set_ca(model: &mut Model, words: &[String], payload: Option<&str>,
             "Can't replace a CA file which is not referenced by the configuration!".to_owned(),
         );
     };
-    if let Some(open) = model.ca_transaction.as_ref().filter(|open| open.name != *name) {
+    if let Some(open) = model
+        .ca_transaction
+        .as_ref()
+        .filter(|open| open.name != *name)
+    {
         return refused(format!(
             "The ongoing transaction is about '{}' but you are trying to set '{name}'",
             open.name
@@ -367,7 +407,10 @@ pub(super) fn show_list(model: &Model, words: &[String]) -> Reply {
     let numbered = words.first().is_some_and(|word| word == "-n");
     let name = words.get(usize::from(numbered));
     let Some(name) = name else {
-        let rows = model.crt_lists.iter().map(|list| format!("{}\n", list.name));
+        let rows = model
+            .crt_lists
+            .iter()
+            .map(|list| format!("{}\n", list.name));
         return Reply::Plain(rows.collect());
     };
     let Some(list) = model.crt_lists.iter().find(|list| list.name == *name) else {
@@ -381,7 +424,11 @@ pub(super) fn show_list(model: &Model, words: &[String]) -> Reply {
         }
         if let Some(options) = &row.options {
             // ALPN protocols are kept as the wire has them, with a NUL behind.
-            let end = if options.starts_with("alpn ") { "\0" } else { "" };
+            let end = if options.starts_with("alpn ") {
+                "\0"
+            } else {
+                ""
+            };
             text.push_str(&format!(" [{options}{end}]"));
         }
         if !row.filters.is_empty() {
@@ -464,10 +511,16 @@ pub(super) fn del_row(model: &mut Model, words: &[String]) -> Reply {
         .filter(|row| row.cert == cert)
         .map(|row| row.line)
         .collect();
-    let all = lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let all = lines
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     let chosen = match (lines.as_slice(), line) {
         ([], _) => {
-            return refused(format!("certificate '{cert}' can't be found in crt-list '{name}'!"));
+            return refused(format!(
+                "certificate '{cert}' can't be found in crt-list '{name}'!"
+            ));
         }
         ([only], None) => *only,
         (_, None) => {
@@ -482,7 +535,10 @@ pub(super) fn del_row(model: &mut Model, words: &[String]) -> Reply {
             ));
         }
     };
-    let bound = model.binds.iter().any(|bind| bind.list.as_deref() == Some(name.as_str()));
+    let bound = model
+        .binds
+        .iter()
+        .any(|bind| bind.list.as_deref() == Some(name.as_str()));
     let list = &mut model.crt_lists[at];
     let first = list.rows.iter().map(|row| row.line).min();
     if bound && first == Some(chosen) {

@@ -7,7 +7,7 @@ use super::cli::{Commands, Done};
 use super::hub::{Hub, Process};
 use super::model::Version;
 use super::reply::{ERR, Reply, unknown};
-use super::{servers, maps, tls};
+use super::{maps, servers, tls};
 
 /// How often a `wait` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -124,7 +124,9 @@ impl Worker<'_> {
 
     /// Frontends and their connections, none so far.
     fn stat(&self, frontends: &[String]) -> Reply {
-        let rows = frontends.iter().map(|name| format!("{name},FRONTEND,0,0,0,0,0,\n"));
+        let rows = frontends
+            .iter()
+            .map(|name| format!("{name},FRONTEND,0,0,0,0,0,\n"));
         Reply::Plain(format!(
             "# pxname,svname,scur,smax,slim,stot,conn_tot,\n{}",
             rows.collect::<String>()
