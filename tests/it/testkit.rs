@@ -1,5 +1,7 @@
 //! The fakes of the test kit against what they stand for.
 
+mod config;
 mod kit;
 mod parity;
 mod sides;
+mod transcripts;
