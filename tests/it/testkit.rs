@@ -1,6 +1,7 @@
 //! The fakes of the test kit against what they stand for.
 
 mod config;
+mod fake_agent;
 mod kit;
 mod parity;
 mod sides;

@@ -3,6 +3,7 @@
 
 mod fence;
 mod ops;
+mod random;
 mod reloads;
 mod requests;
 mod tree;
