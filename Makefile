@@ -6,7 +6,7 @@ DESTDIR ?=
 
 CARGO ?= cargo
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4
+WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4 consul
 PAGES := man/haptic-agent.8 man/haptic-responder.7 man/hapticctl.1
 # Tests need the fakes too; one set of features builds once.
 FAKES := --features testkit
@@ -23,12 +23,13 @@ help: ## this list
 build: ## the release binaries, target/release/haptic-agent and hapticctl
 	$(CARGO) build --release --locked
 
-test: servers ## everything, against real HAProxy 3.0, 3.2 and 3.4
+test: servers ## everything, against real HAProxy 3.0, 3.2, 3.4 and Consul
 	$(CARGO) test --locked $(FAKES)
 
 check: lint ## format, lints, documentation, manual pages, help texts
 	$(CARGO) fmt --check
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps $(FAKES)
+	$(CARGO) check --locked --no-default-features $(FAKES)
 	$(CARGO) test --locked $(FAKES) --test it cli::pages
 
 lint: ## clippy, shellcheck and mandoc, warnings denied
@@ -63,7 +64,7 @@ static: ## a release binary without a dynamic loader, target/static/haptic-agent
 	  { chroot "$$empty" /haptic-agent --version >/dev/null || { echo 'the binary does not run in an empty root directory' >&2; exit 1; }; }; rm -r "$$empty"; fi
 	@printf '%s bytes\n' "$$(stat -c %s target/static/haptic-agent)"
 
-install: ## binaries, manual pages, completions and systemd unit into DESTDIR PREFIX
+install: ## binaries, manual pages, completions and systemd units into DESTDIR PREFIX
 	@test -x target/release/haptic-agent -a -x target/release/hapticctl || $(MAKE) build
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/man/man7' '$(DESTDIR)$(PREFIX)/share/man/man8' '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	install -m 0755 target/release/haptic-agent '$(DESTDIR)$(PREFIX)/bin/haptic-agent'
@@ -71,14 +72,15 @@ install: ## binaries, manual pages, completions and systemd unit into DESTDIR PR
 	install -m 0644 $(filter %.1,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man1/'
 	install -m 0644 $(filter %.7,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man7/'
 	install -m 0644 $(filter %.8,$(PAGES)) '$(DESTDIR)$(PREFIX)/share/man/man8/'
+	for unit in haptic-agent haptic-responder; do \
+	  sed 's|@PREFIX@|$(PREFIX)|g' "man/$$unit.service.in" >"$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service" && \
+	  chmod 0644 "$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service" || exit 1; done
 	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
 	target/release/hapticctl completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hapticctl'
 	target/release/hapticctl completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hapticctl'
 	target/release/hapticctl completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hapticctl.fish'
-	sed 's|@PREFIX@|$(PREFIX)|g' man/haptic-agent.service.in >'$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
-	chmod 0644 '$(DESTDIR)$(PREFIX)/lib/systemd/system/haptic-agent.service'
 
-servers: ## real HAProxy versions in SERVERS (target/servers)
+servers: ## real HAProxys and Consul in SERVERS (target/servers)
 	tests/get-servers $(SERVERS) $(WANTED)
 
 clean: ## removes target, the servers with it

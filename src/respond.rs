@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -18,9 +19,10 @@ use crate::cli::exit::{self, Exit};
 use crate::clock;
 use crate::error::Report;
 use crate::http::{Deadlines, ListenAddr, Server, ServerConfig};
-use crate::responder::kv::SyncWait;
-use crate::responder::limits::{MONITORING_CONNECTIONS, THREADS};
+use crate::responder::kv::{KvStatus, SyncWait};
+use crate::responder::limits::{LOOK_INTERVAL, MONITORING_CONNECTIONS, THREADS, WATCHER_LATE};
 use crate::responder::monitor::Monitor;
+use crate::responder::stop::Stop;
 use crate::responder::{Responder, Settings};
 use crate::sys;
 
@@ -48,6 +50,7 @@ pub fn start(respond: &Respond) -> Result<Responder, Problem> {
         source: respond.store.clone(),
         weights: respond.weights,
         haproxy_socket: respond.haproxy_socket.clone(),
+        look_every: LOOK_INTERVAL,
         clock: clock::system(),
     })?)
 }
@@ -97,14 +100,16 @@ pub fn run(respond: &Respond) -> Result<(), Report> {
     let theirs = Arc::clone(&failed);
     let wake = signals.wake;
     thread::Builder::new()
-        .name("sync".to_owned())
+        .name("guard".to_owned())
         .spawn(move || {
             if status.wait_synced(deadline) == SyncWait::Late {
                 let trouble = status.snapshot().trouble;
                 let trouble = trouble.unwrap_or_else(|| "it has not answered yet".to_owned());
                 *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
                 let _the_process_ends_anyway = wake.shutdown(std::net::Shutdown::Both);
+                return;
             }
+            guard(&status);
         })
         .map_err(|error| cannot_start(error.into()))?;
 
@@ -131,6 +136,27 @@ pub fn run(respond: &Respond) -> Result<(), Report> {
     responder.stop();
     log::info!("stopped");
     Ok(())
+}
+
+/// How often the watcher's signs of life are looked at.
+const GUARD_EVERY: Duration = Duration::from_secs(20);
+
+/// Ends the process when the watcher has given no sign of life at two looks: nobody would
+/// follow the store any more, and a new process would. One look is not enough, because
+/// a process that was stopped and goes on finds itself late as well.
+fn guard(status: &KvStatus) {
+    let pause = Stop::default();
+    let mut late = false;
+    // Nobody raises the stop: this ends with the process.
+    while !pause.pause(GUARD_EVERY) {
+        let before = std::mem::replace(&mut late, status.overdue() > WATCHER_LATE);
+        if before && late {
+            log::error!(
+                "the watcher of the store gives no sign of life; stopping so that a restart follows the store again"
+            );
+            exit::now(Exit::Broken);
+        }
+    }
 }
 
 /// Where signals arrive, and a way to end the wait for them.

@@ -12,6 +12,7 @@ fn main() -> ExitCode {
             ctl::Exit::Converged.into()
         }
         Ok(CtlInvocation::Run(task)) => ctl::run(&task).into(),
+        Ok(CtlInvocation::Override(task)) => ctl::run_overrides(&task).into(),
         Err(error) => {
             cli::complain("hapticctl", &error);
             ctl::Exit::Usage.into()

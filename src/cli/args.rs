@@ -360,7 +360,7 @@ pub(super) fn nearest(
 const MAX_COMPARED: usize = 64;
 
 /// Insertions, deletions and replacements that turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     if a.len() > MAX_COMPARED {
         return usize::MAX;
     }

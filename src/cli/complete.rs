@@ -37,7 +37,8 @@ pub(super) fn script(shell: &OsStr) -> Result<String, UsageError> {
 
 fn of_flag(flag: &Flag<CtlFlag>) -> Words {
     match flag.key {
-        CtlFlag::Agents | CtlFlag::CredentialsFile => Words::Files,
+        CtlFlag::Agents | CtlFlag::CredentialsFile | CtlFlag::HaproxySocket => Words::Files,
+        CtlFlag::KvDir => Words::Directories,
         CtlFlag::Output => Words::These("text json"),
         CtlFlag::Agent
         | CtlFlag::Config
@@ -50,6 +51,17 @@ fn of_flag(flag: &Flag<CtlFlag>) -> Words {
         | CtlFlag::TakeOver
         | CtlFlag::NoWait
         | CtlFlag::Deletes
+        | CtlFlag::ConsulAddr
+        | CtlFlag::KvPrefix
+        | CtlFlag::For
+        | CtlFlag::Why
+        | CtlFlag::By
+        | CtlFlag::Ramp
+        | CtlFlag::RampHold
+        | CtlFlag::Pin
+        | CtlFlag::Responder
+        | CtlFlag::Wait
+        | CtlFlag::Sweep
         | CtlFlag::Help
         | CtlFlag::Version => Words::Anything,
     }
@@ -58,8 +70,8 @@ fn of_flag(flag: &Flag<CtlFlag>) -> Words {
 fn of_operand(command: &Command<CtlFlag>) -> Words {
     match command.operands.first() {
         Some(_) if command.name == COMPLETION.name => Words::These("bash zsh fish"),
-        Some(_) => Words::Directories,
-        None => Words::Anything,
+        Some(operand) if operand.name == "DIR" => Words::Directories,
+        Some(_) | None => Words::Anything,
     }
 }
 

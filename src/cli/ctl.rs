@@ -4,6 +4,8 @@
 //! password is taken from the environment or a file and from nowhere else, and an error
 //! never repeats a URL that may hold one.
 
+mod overrides;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -17,6 +19,7 @@ use super::table::{
 };
 use super::value::{self, Expected};
 use crate::client::{Credentials, FileSetOptions, Origin, OriginError};
+use crate::ctl::overrides::Overrides;
 use crate::wire::manifest::FileKind;
 
 /// Where an agent listens unless its URL says otherwise.
@@ -27,6 +30,8 @@ pub const AGENT_PORT: u16 = 5555;
 pub enum CtlInvocation {
     /// Do this.
     Run(Box<Ctl>),
+    /// Do this with overrides.
+    Override(Box<Overrides>),
     /// Print this and exit 0: a help, the version, a completion script.
     Print(String),
 }
@@ -138,6 +143,9 @@ fn run(
         typed: &typed.flags,
         env,
     };
+    if let Some(task) = overrides::parse(command, typed, &values)? {
+        return Ok(CtlInvocation::Override(Box::new(task)));
+    }
     let operand = typed.operands.first();
     let directory = || match operand {
         Some(path) => Directory::new(path, &values),

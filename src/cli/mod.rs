@@ -18,6 +18,7 @@ pub mod value;
 use std::ffi::OsString;
 
 pub use args::UsageError;
+pub(crate) use args::distance;
 pub use config::{Config, Credentials, DaemonArgs};
 pub use exit::Exit;
 pub use respond::Respond;

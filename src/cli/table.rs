@@ -7,6 +7,7 @@
 
 mod ctl;
 mod daemon;
+mod overrides;
 mod respond;
 
 pub use ctl::{
@@ -14,6 +15,7 @@ pub use ctl::{
     PLAN, PUSH, REVERT, STATE, VERIFY, WAIT,
 };
 pub use daemon::{DAEMON, DaemonFlag, PASSWORD, USERNAME};
+pub use overrides::{DRAIN, MAINT, OVERRIDE_ENV, OVERRIDES, READY, WEIGHT};
 pub use respond::{RESPOND, RespondFlag};
 
 /// A binary that is told by its first word what to do.

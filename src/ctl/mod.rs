@@ -11,6 +11,7 @@
 mod agents;
 mod doctor;
 mod next;
+pub mod overrides;
 mod plan;
 mod progress;
 mod push;
@@ -75,6 +76,15 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
+    }
+}
+
+/// Writes or shows overrides, prints the outcome, and says how to end.
+#[must_use]
+pub fn run_overrides(task: &overrides::Overrides) -> Exit {
+    match overrides::run(task) {
+        true => Exit::Converged,
+        false => Exit::NotConverged,
     }
 }
 

@@ -90,6 +90,21 @@ pub fn word(field: &str, text: &str) -> Result<Word, Fault> {
     Err(broken(field, text, rule))
 }
 
+/// An argument of a keyword, which may hold blanks, as `agent-send` does: each is sent
+/// with the backslash that keeps it from ending the word. A line end cannot be sent at
+/// all, because the backslash of an escape is dropped and the letter stays.
+///
+/// # Errors
+///
+/// As [`word`].
+pub fn argument(field: &str, text: &str) -> Result<Word, Fault> {
+    word(field, &text.replace(' ', "_")).map_err(|_| broken(field, text, ARGUMENT_RULE))?;
+    Ok(Word(text.replace(' ', "\\ ")))
+}
+
+/// What [`argument`] refuses.
+const ARGUMENT_RULE: &str = "must not be empty nor hold control characters or any of ; < > \\, not even as an escape like \\n";
+
 /// What HAProxy takes as a name: letters, digits and `_.:-`, at most 255.
 ///
 /// # Errors
@@ -399,6 +414,23 @@ mod tests {
         }
         assert_eq!(refused("check", "3.0.0"), None);
         assert_eq!(refused("a b", "3.0.0"), Some(FaultKind::Invalid));
+    }
+
+    #[test]
+    fn arguments_of_keywords_may_hold_blanks() {
+        for (text, sent) in [
+            ("b/s1", Some("b/s1")),
+            ("b/s1 canary", Some("b/s1\\ canary")),
+            (" a  b ", Some("\\ a\\ \\ b\\ ")),
+            ("b/s1\\n", None),
+            ("b/s1\n", None),
+            ("a\tb", None),
+            ("a;b", None),
+            ("", None),
+        ] {
+            let word = argument("f", text).ok();
+            assert_eq!(word.as_ref().map(Word::as_str), sent, "{text:?}");
+        }
     }
 
     #[test]

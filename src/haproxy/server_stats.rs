@@ -17,7 +17,8 @@ pub(crate) struct ServerStat {
     pub(crate) name: String,
     /// As the statistics page shows it, `DOWN (agent)`, `DRAIN (agent)`, `no check`.
     pub(crate) status: String,
-    /// How its last agent check ended, `L7OK`; with a star before it while one runs.
+    /// How its last agent check ended: `CHECKED` when the reply did not speak of health,
+    /// `L7OK` when it did; with a star before it while one runs.
     pub(crate) agent_status: String,
     /// What the last agent said that HAProxy had to complain about.
     pub(crate) agent_words: String,
@@ -26,7 +27,9 @@ pub(crate) struct ServerStat {
 impl ServerStat {
     /// Whether its last agent check reached an agent that answered.
     pub(crate) fn agent_is_well(&self) -> bool {
-        self.agent_status.ends_with("L7OK")
+        ["CHECKED", "L7OK"]
+            .iter()
+            .any(|word| self.agent_status.ends_with(word))
     }
 }
 
@@ -140,6 +143,7 @@ mod tests {
             ]
         );
         assert!(rows.iter().all(ServerStat::agent_is_well));
+        assert!(row("s", "UP", "* CHECKED", "").agent_is_well());
         assert!(!row("s", "UP", "L4CON", "").agent_is_well());
         assert_eq!(parse(HEADER).unwrap(), []);
     }

@@ -8,16 +8,23 @@
 use super::identity::WorkerInfo;
 use super::rows::{MAX_ROW_BYTES, Rows};
 use super::socket::{Connection, Ended, SocketError};
-use super::wait::Deadline;
+use super::wait::{Backoff, Deadline};
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The whole of `show info float` has about 4 KiB.
 const MAX_INFO_BYTES: usize = 256 * 1024;
 /// A listing that is held as a whole: the servers of one backend, the rows of a
 /// crt-list, what is known of one certificate.
 pub const MAX_DUMP_BYTES: usize = 16 * 1024 * 1024;
+
+/// A line of what HAProxy says while another connection is at the certificates, whether it changes
+/// them or lists them.
+pub(crate) const LOCKED: &str = "Operations on certificates are currently locked!";
+/// How long that may last; it is over in milliseconds, and asking is what causes it.
+const LOCKED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The address of a worker's stats socket. Holds no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,11 +78,13 @@ impl WorkerSocket {
     /// have none, refusals do. A listing is never empty because something failed,
     /// except for certificates below admin level, see [`cli_level`](Self::cli_level).
     pub fn dump(&self, command: &str, deadline: Deadline) -> Result<Vec<u8>, DumpError> {
-        let body = self.tagged(command, deadline)?;
-        match is_tagged(&body) {
-            true => Err(refused(command, &body)),
-            false => Ok(body),
-        }
+        unlocked(deadline, || {
+            let body = self.tagged(command, deadline)?;
+            match is_tagged(&body) {
+                true => Err(refused(command, &body)),
+                false => Ok(body),
+            }
+        })
     }
 
     /// Runs one listing command and hands each row it prints to `take`, as it comes.
@@ -91,13 +100,15 @@ impl WorkerSocket {
         deadline: Deadline,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), DumpError> {
-        let mut rows = self.rows(command, deadline)?;
-        while let Some(row) = rows.next_row()? {
-            if !take(row) {
-                return Ok(());
+        unlocked(deadline, || {
+            let mut rows = self.rows(command, deadline)?;
+            while let Some(row) = rows.next_row()? {
+                if !take(row) {
+                    return Ok(());
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Sends one listing command; its rows are to be read. A refusal comes as an error
@@ -173,6 +184,23 @@ impl WorkerSocket {
             Ended::Eof => Reply::Whole(reply),
             Ended::Cap => Reply::Endless,
         })
+    }
+}
+
+/// Asks again while somebody else looks at the certificates or changes them. Not a row
+/// has been handed out when HAProxy says so.
+fn unlocked<T>(
+    deadline: Deadline,
+    mut ask: impl FnMut() -> Result<T, DumpError>,
+) -> Result<T, DumpError> {
+    let patience = deadline.within(LOCKED_PATIENCE);
+    let mut backoff = Backoff::default();
+    loop {
+        match ask() {
+            Err(DumpError::Refused { words, .. })
+                if words.ends_with(LOCKED) && backoff.pause(patience) => {}
+            answer => return answer,
+        }
     }
 }
 

@@ -139,6 +139,12 @@ impl Histogram {
         self.sum_micros.fetch_add(micros, Relaxed);
     }
 
+    /// The same as a list, for who measures.
+    #[must_use]
+    pub fn bounds(&self) -> Vec<(f64, u64)> {
+        self.cumulative().collect()
+    }
+
     /// Every bound with the count of durations up to it, ascending.
     pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let mut total: u64 = 0;

@@ -12,6 +12,11 @@ pub const MAX_KEYS: usize = 16;
 /// nothing holds a thread for that long.
 pub const READ_TIME: Duration = Duration::from_millis(200);
 
+/// How long a request that has begun, and has no line end yet, may pause before the pause
+/// ends it. A server added at runtime cannot be given a line end, and HAProxy sends a
+/// request in one piece, so this only has to be longer than one piece takes.
+pub const QUIET_TIME: Duration = Duration::from_millis(20);
+
 /// How long the peer may take to close after the reply, so that no TIME_WAIT stays here.
 pub const CLOSE_TIME: Duration = Duration::from_millis(100);
 

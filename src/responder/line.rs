@@ -1,8 +1,8 @@
 //! From the bytes of a request to its keys.
 //!
 //! The line is the operator's `agent-send`, so nothing in it is HAProxy's grammar: words
-//! between blanks, ended by the first line feed. Without one the end of the stream or of
-//! the time ends it. Pure: the caller reads, this module decides whether that is enough.
+//! between blanks, ended by the first line feed. Without one the end of the stream, a
+//! pause, or the end of the time ends it. Pure: the caller reads, this module decides whether that is enough.
 
 use super::limits::{MAX_KEYS, MAX_LINE_BYTES};
 
@@ -46,7 +46,7 @@ pub fn wants_more(received: &[u8]) -> bool {
 }
 
 /// Reads a request. The caller has stopped at a line feed, at the end of the stream or
-/// of the time, or when [`wants_more`] said so; at most `MAX_LINE_BYTES + 1` bytes count.
+/// of the time, at a pause, or when [`wants_more`] said so; at most `MAX_LINE_BYTES + 1` bytes count.
 #[must_use]
 pub fn parse(received: &[u8]) -> Request<'_> {
     let line = match received.iter().position(|byte| *byte == b'\n') {

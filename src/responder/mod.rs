@@ -32,7 +32,7 @@ pub mod monitor;
 pub mod note;
 pub mod serve;
 pub mod stamp;
-mod stop;
+pub mod stop;
 pub mod value;
 
 use std::error::Error;
@@ -54,7 +54,7 @@ use confirm::Confirm;
 use copy::CopyCell;
 use coverage::{Coverage, Transition};
 use kv::{KvStatus, Source, SyncWait, WatchConfig, WatchError, Watcher, Weights};
-use limits::{LOOK_INTERVAL, MAX_WAITING_TRANSITIONS};
+use limits::MAX_WAITING_TRANSITIONS;
 use metrics::Metrics;
 use monitor::Monitor;
 use serve::{Answering, CheckListener, Note, Serving};
@@ -71,6 +71,8 @@ pub struct Settings {
     pub weights: Weights,
     /// The worker's stats socket, for coverage.
     pub haproxy_socket: Option<PathBuf>,
+    /// How often that one is asked; [`limits::LOOK_INTERVAL`] but in tests.
+    pub look_every: Duration,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -123,10 +125,11 @@ impl Responder {
         let stop = Arc::new(Stop::default());
         if let Some(confirm) = confirm.clone() {
             let stop = Arc::clone(&stop);
+            let look_every = settings.look_every;
             threads.push(spawn("check-look", move || {
                 loop {
                     confirm.look();
-                    if stop.pause(LOOK_INTERVAL) {
+                    if stop.pause(look_every) {
                         return;
                     }
                 }

@@ -26,8 +26,8 @@ use super::copy::CopyCell;
 use super::coverage::{Coverage, Transition};
 use super::kv::Weights;
 use super::limits::{
-    ACCEPT_PAUSE, BACKLOG, CLOSE_TIME, CONNECTION_TIME, MAX_LINE_BYTES, READ_TIME, STUCK,
-    THREAD_STACK_BYTES, THREADS,
+    ACCEPT_PAUSE, BACKLOG, CLOSE_TIME, CONNECTION_TIME, MAX_LINE_BYTES, QUIET_TIME, READ_TIME,
+    STUCK, THREAD_STACK_BYTES, THREADS,
 };
 use super::line::{self, Request};
 use super::metrics::{Metrics, Silence};
@@ -287,7 +287,7 @@ impl Shared {
         };
         self.answering.note(Note::AcceptFailed(error));
         if pause {
-            self.stop.pause(ACCEPT_PAUSE);
+            let _the_next_accept_says_so = self.stop.pause(ACCEPT_PAUSE);
         }
     }
 
@@ -343,21 +343,24 @@ impl Answering {
         while self.wait(stream, Interest::Hangup, end) == Waited::Interrupted {}
     }
 
-    /// Reads until the request is whole, or the stream or the time has ended; `None`
-    /// when the peer has reset the connection.
+    /// Reads until the request is whole, the stream or the time has ended, or a request
+    /// that has begun pauses; `None` when the peer has reset the connection.
     fn read_line<'b>(
         &self,
         stream: &TcpStream,
         buffer: &'b mut [u8; MAX_LINE_BYTES + 1],
         accepted: Instant,
     ) -> Option<&'b [u8]> {
-        let end = accepted + READ_TIME;
+        let mut end = accepted + READ_TIME;
         let mut length = 0;
         let mut reader = stream;
         while line::wants_more(buffer.get(..length)?) {
             match reader.read(buffer.get_mut(length..)?) {
                 Ok(0) => break,
-                Ok(count) => length += count,
+                Ok(count) => {
+                    length += count;
+                    end = (accepted + READ_TIME).min(self.clock.now() + QUIET_TIME);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.wait(stream, Interest::Read, end) == Waited::TimeOver {

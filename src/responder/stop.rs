@@ -5,23 +5,27 @@ use std::time::Duration;
 
 /// Raised once and for good.
 #[derive(Debug, Default)]
-pub(super) struct Stop {
+pub struct Stop {
     raised: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Stop {
-    pub(super) fn raise(&self) {
+    /// Raises it; a second call changes nothing.
+    pub fn raise(&self) {
         *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 
-    pub(super) fn is_raised(&self) -> bool {
+    /// Whether it is raised.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
         *self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `time`; true when the stop came.
-    pub(super) fn pause(&self, time: Duration) -> bool {
+    #[must_use]
+    pub fn pause(&self, time: Duration) -> bool {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         let woken = self
             .changed

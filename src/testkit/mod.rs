@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`FakeAgent`] | an agent and the HAProxy behind it | the wire contract over loopback |
 //! | [`FakeHaproxy`] | an HAProxy, master and worker | its two unix sockets |
+//! | [`FakeConsul`] | a Consul with a key-value store | its HTTP API over loopback |
 //!
 //! A test of a controller starts a [`FakeAgent`], points its client at [`FakeAgent::url`],
 //! and looks at [`FakeAgent::applies`]. A test of an agent starts the agent on the sockets
@@ -15,6 +16,8 @@
 
 pub mod fake_agent;
 pub mod fake_consul;
+pub mod fake_haproxy;
 
 pub use fake_agent::FakeAgent;
 pub use fake_consul::FakeConsul;
+pub use fake_haproxy::FakeHaproxy;

@@ -28,6 +28,7 @@ mod persist;
 mod ready;
 mod recovery;
 mod reload;
+mod responder;
 mod size;
 mod small;
 #[path = "../it/support/mod.rs"]
@@ -41,7 +42,7 @@ const VERSION: Version = Version::V3_2;
 
 type Section = (&'static str, &'static str, fn());
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 12] = [
     (
         "reload",
         "an apply with a reload ÷ the same by hand",
@@ -71,6 +72,13 @@ const SECTIONS: [Section; 9] = [
         throughput::run,
     ),
     ("size", "the binary", size::run),
+    (
+        "answers",
+        "answers a second ÷ a bare accept, write, close",
+        responder::answers,
+    ),
+    ("fleet", "919 rows that ask", responder::fleet),
+    ("store", "copies of the store", responder::store),
 ];
 
 fn main() {

@@ -1,10 +1,8 @@
-//! As much HTTP client as the demo needs: one request a connection, bodies by length.
+//! As much HTTP client as the demo needs: one GET a connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-
-use serde_json::Value;
 
 /// The most that a connection may stay silent.
 const SILENCE: Duration = Duration::from_secs(90);
@@ -20,26 +18,11 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-impl Answer {
-    /// The body as JSON.
-    pub(crate) fn json(&self) -> Result<Value, String> {
-        serde_json::from_str(&self.body)
-            .map_err(|error| format!("not JSON: {error}: {}", self.body))
-    }
-}
-
-/// Sends one request and reads the answer to its end. `head` has further fields, each
-/// ended by CRLF.
-pub(crate) fn request(
-    address: &str,
-    method: &str,
-    target: &str,
-    head: &str,
-    body: &[u8],
-) -> Result<Answer, String> {
+/// Asks and reads the answer to its end. `head` has further fields, each ended by CRLF.
+pub(crate) fn get(address: &str, target: &str, head: &str) -> Result<Answer, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
-        move |error: std::io::Error| format!("{method} http://{address}{target}: {what}: {error}")
+        move |error: std::io::Error| format!("GET http://{address}{target}: {what}: {error}")
     };
     let mut stream = TcpStream::connect(address).map_err(failed("connect"))?;
     stream
@@ -51,13 +34,10 @@ pub(crate) fn request(
     } else {
         format!("Host: {address}\r\n")
     };
-    let mut bytes = format!(
-        "{method} {target} HTTP/1.1\r\n{host}{head}Connection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )
-    .into_bytes();
-    bytes.extend_from_slice(body);
-    stream.write_all(&bytes).map_err(failed("send"))?;
+    let request = format!("GET {target} HTTP/1.1\r\n{host}{head}Connection: close\r\n\r\n");
+    stream
+        .write_all(request.as_bytes())
+        .map_err(failed("send"))?;
     let mut answer = Vec::new();
     stream
         .take(MAX_ANSWER)
@@ -65,7 +45,7 @@ pub(crate) fn request(
         .map_err(failed("receive"))?;
     parse(&answer).ok_or_else(|| {
         format!(
-            "{method} http://{address}{target}: not an answer: {:?}",
+            "GET http://{address}{target}: not an answer: {:?}",
             String::from_utf8_lossy(&answer)
         )
     })
@@ -88,74 +68,9 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     })
 }
 
-/// The field that a controller proves itself with.
-pub(crate) fn authorization(user: &str, password: &str) -> String {
-    format!(
-        "Authorization: Basic {}\r\n",
-        base64(format!("{user}:{password}").as_bytes())
-    )
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let mut bits = 0_u32;
-        for i in 0..3 {
-            bits = bits << 8 | u32::from(three.get(i).copied().unwrap_or(0));
-        }
-        for i in 0..4_usize {
-            let digit = usize::try_from(bits >> (18 - 6 * i) & 63).unwrap_or(0);
-            if i <= three.len() {
-                text.push(char::from(DIGITS[digit]));
-            } else {
-                text.push('=');
-            }
-        }
-    }
-    text
-}
-
-/// A multipart form: the manifest first, then a part for each file.
-pub(crate) fn form(manifest: &Value, files: &[(&str, &[u8])]) -> (String, Vec<u8>) {
-    let boundary = "demo-boundary-7f3a91";
-    let mut body = format!(
-        "--{boundary}\r\nContent-Disposition: form-data; name=\"manifest\"\r\n\r\n{manifest}\r\n"
-    )
-    .into_bytes();
-    for (path, content) in files {
-        body.extend_from_slice(
-            format!(
-                "--{boundary}\r\nContent-Disposition: form-data; name=\"{path}\"; filename=\"{path}\"\r\n\r\n"
-            )
-            .as_bytes(),
-        );
-        body.extend_from_slice(content);
-        body.extend_from_slice(b"\r\n");
-    }
-    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    (
-        format!("Content-Type: multipart/form-data; boundary={boundary}\r\n"),
-        body,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_pads() {
-        for (plain, encoded) in [
-            ("", ""),
-            ("a", "YQ=="),
-            ("ab", "YWI="),
-            ("abc", "YWJj"),
-            ("a:b\u{fc}", "YTpiw7w="),
-        ] {
-            assert_eq!(base64(plain.as_bytes()), encoded);
-        }
-    }
 
     #[test]
     fn an_answer_that_is_cut_off_is_none() {

@@ -1,9 +1,9 @@
 //! `make demo`: the agent's story on a terminal, told with a real HAProxy.
 //!
 //! It starts HAProxy, the agent and an origin on free loopback ports below a temporary
-//! directory, and then plays the controller. Everything that is printed has just
-//! happened. It knows the agent from outside only: its command line, its log and its
-//! HTTP contract. A step that fails is named and ends the demo with a failure; in
+//! directory, and then types what a person would: `hapticctl` and an editor's changes.
+//! Everything that is printed has just happened. It knows the programs from outside only:
+//! command lines, log, HTTP, traffic. A step that fails is named and ends the demo with a failure; in
 //! either case nothing is left behind.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]

@@ -153,12 +153,30 @@ pub(crate) fn start_haproxy(haproxy: &Path, base: &Path, log: &Path) -> Result<P
 
 /// The worker's answer to `show info`, if it gives one now.
 pub(crate) fn show_info(socket: &Path) -> Option<String> {
+    let text = ask(socket, "show info")?;
+    text.starts_with("Name: HAProxy").then_some(text)
+}
+
+/// What the worker shows as a server's status.
+pub(crate) fn server_status(socket: &Path, backend: &str, server: &str) -> Option<String> {
+    let text = ask(socket, "show stat -1 4 -1")?;
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
+    let status = columns.iter().position(|column| *column == "status")?;
+    lines.find_map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let here = fields.first() == Some(&backend) && fields.get(1) == Some(&server);
+        here.then(|| fields.get(status).map(|&status| status.to_owned()))?
+    })
+}
+
+fn ask(socket: &Path, command: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    stream.write_all(b"show info\n").ok()?;
+    stream.write_all(format!("{command}\n").as_bytes()).ok()?;
     let mut text = String::new();
     stream.take(1024 * 1024).read_to_string(&mut text).ok()?;
-    text.starts_with("Name: HAProxy").then_some(text)
+    Some(text)
 }
 
 /// A field of `show info`.
@@ -179,28 +197,51 @@ pub(crate) struct Agent {
     pub(crate) seen: Vec<String>,
 }
 
-/// The agent's binary: `HAPTIC_AGENT`, else the one that was built beside the demo.
-pub(crate) fn agent_binary() -> Result<PathBuf, String> {
-    if let Some(named) = std::env::var_os("HAPTIC_AGENT") {
-        return Ok(PathBuf::from(named));
-    }
+/// A binary that was built beside the demo, or is in the directory `HAPTIC_BIN`.
+pub(crate) fn binary(name: &str) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let beside = own
-        .parent()
-        .and_then(Path::parent)
-        .map(|dir| dir.join("haptic-agent"));
-    beside
+    let built = own.parent().and_then(Path::parent).map(Path::to_owned);
+    let directory = std::env::var_os("HAPTIC_BIN").map(PathBuf::from).or(built);
+    directory
+        .map(|directory| directory.join(name))
         .filter(|path| path.is_file())
-        .ok_or_else(|| format!("no haptic-agent beside {}; run make build", own.display()))
+        .ok_or_else(|| format!("no {name} beside {}; run make build", own.display()))
+}
+
+/// Runs `hapticctl` in `directory`; its exit code, and what it said on standard output.
+pub(crate) fn ctl(
+    binary: &Path,
+    directory: &Path,
+    words: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<(i32, String), String> {
+    let out = Command::new(binary)
+        .args(words)
+        .current_dir(directory)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| format!("{}: {error}", binary.display()))?;
+    let code = out
+        .status
+        .code()
+        .ok_or_else(|| format!("hapticctl ended with {}", out.status))?;
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    if said.is_empty() && code != 0 {
+        return Err(String::from_utf8_lossy(&out.stderr).into_owned());
+    }
+    Ok((code, said))
 }
 
 impl Agent {
-    /// Starts it for `base`, on free ports of the loopback address.
+    /// Starts it for `base`, on free ports of the loopback address, answering agent checks
+    /// at `check`.
     pub(crate) fn start(
         binary: &Path,
         base: &Path,
-        user: &str,
-        password: &str,
+        check: &str,
+        environment: &[(&str, &str)],
     ) -> Result<Self, String> {
         let mut child = Command::new(binary)
             .arg("--base-dir")
@@ -208,8 +249,8 @@ impl Agent {
             .args(["--listen", "127.0.0.1:0"])
             .args(["--metrics-listen", "127.0.0.1:0"])
             .args(["--reload-interval-min", "0"])
-            .env("DATAPLANE_USERNAME", user)
-            .env("DATAPLANE_PASSWORD", password)
+            .args(["--check-listen", check])
+            .envs(environment.iter().copied())
             .env("LOG_LEVEL", "info")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,10 +1,7 @@
-//! The files that the demo's controller wants, and the manifest that says so.
+//! The files that the person of the demo wants.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-
-use haptic_agent::wire::digest::{ContentHash, DigestKind};
-use serde_json::{Value, json};
 
 /// The smallest configuration that has the sockets which the agent needs.
 pub(crate) const BOOTSTRAP: &str = "\
@@ -35,6 +32,8 @@ pub(crate) struct Places {
     pub(crate) http: u16,
     /// The origin's port.
     pub(crate) origin: u16,
+    /// The responder's port.
+    pub(crate) check: u16,
 }
 
 impl Places {
@@ -62,69 +61,38 @@ pub(crate) fn small(places: &Places) -> Result<Site, String> {
     ] {
         let text = std::fs::read_to_string(root.join(path))
             .map_err(|error| format!("fixtures/small/{path}: {error}"))?;
-        site.insert(path.to_owned(), places.fill(&text));
+        let mut text = places.fill(&text);
+        if path == "haproxy.cfg" {
+            text = enrolled(&text, places.check);
+        }
+        site.insert(path.to_owned(), text);
     }
     Ok(site)
 }
 
-fn digest(content: &str) -> String {
-    ContentHash::of(content.as_bytes())
-        .digest(DigestKind::Sha256)
-        .to_string()
-}
-
-fn kind(path: &str) -> &'static str {
-    if path == "haproxy.cfg" {
-        "config"
-    } else if path.ends_with(".map") {
-        "map"
-    } else {
-        "general"
+/// Every server of the shop asks the responder about itself.
+fn enrolled(text: &str, check: u16) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let name = line.trim_start().strip_prefix("server ");
+        let name = name.and_then(|rest| rest.split(' ').next());
+        lines.push(match name.filter(|name| name.starts_with("shop")) {
+            Some(name) => format!(
+                "{line} agent-check agent-addr 127.0.0.1 agent-port {check} agent-inter 200ms agent-send \"shop/{name} shop\\n\""
+            ),
+            None => line.to_owned(),
+        });
     }
+    lines.join("\n") + "\n"
 }
 
-/// The manifest that asks for `site` as plan `id`, built upon what `state` says.
-pub(crate) fn manifest(site: &Site, id: &str, sequence: u64, mode: &str, state: &Value) -> Value {
-    let files: Vec<Value> = site
-        .iter()
-        .map(|(path, content)| {
-            json!({
-                "path": path,
-                "digest": digest(content),
-                "size": content.len(),
-                "kind": kind(path),
-                "reload_on_change": true,
-            })
-        })
-        .collect();
-    json!({
-        "plan_id": id,
-        "plan_schema_version": 1,
-        "token": {"leader_epoch": 1, "render_seq": sequence},
-        "expected_prev_plan_id": state["applied_plan_id"],
-        "expected_prev_token": state["applied_token"],
-        "files": files,
-        "mode": mode,
-    })
-}
-
-/// The files of `site` that the agent does not hold by what `state` says.
-pub(crate) fn lacking<'a>(site: &'a Site, state: &Value) -> Vec<(&'a str, &'a [u8])> {
-    site.iter()
-        .filter(|(path, content)| state["files"][path.as_str()]["digest"] != digest(content))
-        .map(|(path, content)| (path.as_str(), content.as_bytes()))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_differs_is_sent() {
-        let site = Site::from([("a".into(), "1".into()), ("b".into(), "2".into())]);
-        let state = json!({"files": {"a": {"digest": digest("1")}, "b": {"digest": digest("x")}}});
-        assert_eq!(lacking(&site, &state), [("b", &b"2"[..])]);
-        assert_eq!(lacking(&site, &json!({})).len(), 2);
+/// Writes it as a directory.
+pub(crate) fn write(site: &Site, directory: &Path) -> Result<(), String> {
+    for (path, content) in site {
+        let file = directory.join(path);
+        let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| std::fs::write(&file, content))
+            .map_err(|error| format!("{}: {error}", file.display()))?;
     }
+    Ok(())
 }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use haptic_agent::client::{Client, ClientConfig, Credentials, StateRead};
 use haptic_agent::clock::{Clock, SystemClock};
-use serde_json::Value;
+use haptic_agent::wire::state::State;
 
-use super::http::{self, Answer};
+use super::http;
 use super::origin;
 use super::processes::{self, Agent, Process};
 use super::site::{self, Places, Site};
@@ -36,26 +37,30 @@ struct Stage<'a> {
     haproxy: Option<Process>,
     directory: tempfile::TempDir,
     places: Places,
-    binary: PathBuf,
+    agent_path: PathBuf,
+    ctl_path: PathBuf,
     haproxy_path: PathBuf,
     haproxy_version: String,
-    api: String,
+    url: String,
     metrics: String,
-    sequence: u64,
     site: Site,
     interrupted: &'a AtomicBool,
 }
 
 type Step = fn(&mut Stage<'_>) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("HAProxy starts with a bootstrap configuration", bootstrap),
     ("the agent starts beside it", start_agent),
-    ("the controller sends the first complete set", first_set),
-    ("the same set once more", same_again),
-    ("a map changes", change_map),
+    ("a directory is pushed for the first time", first_push),
+    ("the same directory once more", same_again),
     ("a broken configuration, while traffic goes on", broken),
-    ("the controller repairs it", repair),
+    ("it is repaired", repair),
+    ("a map changes, while traffic goes on", change_map),
+    (
+        "one write drains a server, another one brings it back",
+        drain,
+    ),
     ("what the agent holds now", state_and_metrics),
     ("everything stops", stop),
 ];
@@ -83,18 +88,23 @@ pub(crate) fn tell(interrupted: &AtomicBool) -> Result<(), Failure> {
 
 impl<'a> Stage<'a> {
     fn set(interrupted: &'a AtomicBool) -> Result<Self, String> {
-        println!("A controller, one HAProxy, and the agent between them.");
-        let binary = processes::agent_binary()?;
+        println!("A directory of files, one HAProxy, and the agent between them.");
+        let agent_path = processes::binary("haptic-agent")?;
+        let ctl_path = processes::binary("hapticctl")?;
         let (haproxy_path, haproxy_version) = processes::find_haproxy()?;
         let io = |error: std::io::Error| error.to_string();
         let directory = short_directory().map_err(io)?;
-        let base = directory.path().display().to_string();
+        for name in ["live", "site"] {
+            std::fs::create_dir(directory.path().join(name)).map_err(io)?;
+        }
+        let base = directory.path().join("live").display().to_string();
         let origin = origin::start().map_err(io)?;
         let places = Places {
             worker: format!("{base}/haproxy-worker.sock"),
             base,
             http: free_port().map_err(io)?,
             origin: origin.port(),
+            check: free_port().map_err(io)?,
         };
         Ok(Self {
             agent: None,
@@ -102,18 +112,18 @@ impl<'a> Stage<'a> {
             site: site::small(&places)?,
             directory,
             places,
-            binary,
+            agent_path,
+            ctl_path,
             haproxy_path,
             haproxy_version,
-            api: String::new(),
+            url: String::new(),
             metrics: String::new(),
-            sequence: 0,
             interrupted,
         })
     }
 
     fn base(&self) -> &Path {
-        self.directory.path()
+        Path::new(&self.places.base)
     }
 
     fn haproxy_log(&self) -> PathBuf {
@@ -165,45 +175,46 @@ impl<'a> Stage<'a> {
         text
     }
 
-    fn call(&self, method: &str, target: &str, head: &str, body: &[u8]) -> Result<Answer, String> {
-        let head = format!("{}{head}", http::authorization(USER, PASSWORD));
-        http::request(&self.api, method, target, &head, body)
+    /// The state, as a program reads it.
+    fn state(&self, verify: bool) -> Result<State, String> {
+        let credentials = Credentials::new(USER, PASSWORD).map_err(|e| e.to_string())?;
+        let config = ClientConfig::new(&self.url, credentials).map_err(|e| e.to_string())?;
+        let read = StateRead {
+            verify,
+            plan: false,
+        };
+        Client::new(config).state(read).map_err(|e| e.to_string())
     }
 
-    fn state(&self) -> Result<Value, String> {
-        let answer = self.call("GET", "/v1/state?plan=0", "", b"")?;
-        match answer.status {
-            200 => answer.json(),
-            other => Err(format!("GET /v1/state: {other}: {}", answer.body)),
+    /// Runs `hapticctl` with `words` and shows what it says.
+    fn ctl(&self, words: &str, want: i32) -> Result<String, String> {
+        let environment = [
+            ("HAPTIC_AGENT", self.url.as_str()),
+            ("HAPTIC_USERNAME", USER),
+            ("HAPTIC_PASSWORD", PASSWORD),
+        ];
+        say(&format!("$ hapticctl {words}"));
+        let words: Vec<&str> = words.split(' ').collect();
+        let directory = self.directory.path();
+        let (code, said) = processes::ctl(&self.ctl_path, directory, &words, &environment)?;
+        for line in said.lines() {
+            say(&format!("  | {line}"));
         }
+        if code == want {
+            return Ok(said);
+        }
+        Err(format!("hapticctl ended with {code}, not {want}: {said}"))
     }
 
-    /// Pushes `site` as plan `id` and gives the result that the agent answered.
-    fn apply(&mut self, site: &Site, id: &str, mode: &str) -> Result<Value, String> {
-        self.sequence += 1;
-        let state = self.state()?;
-        let manifest = site::manifest(site, id, self.sequence, mode, &state);
-        let parts = site::lacking(site, &state);
-        let names: Vec<&str> = parts.iter().map(|(path, _)| *path).collect();
-        say(&format!(
-            "POST /v1/apply: plan {id}, mode {mode}, {} files listed, {} sent{}{}",
-            site.len(),
-            parts.len(),
-            if parts.is_empty() { "" } else { ": " },
-            names.join(", ")
-        ));
-        let (head, body) = http::form(&manifest, &parts);
-        let answer = self.call("POST", "/v1/apply", &head, &body)?;
-        if answer.status != 200 {
-            return Err(format!("{}: {}", answer.status, answer.body));
-        }
-        answer.json()
+    /// Writes `site` into the directory that is pushed.
+    fn write(&self, site: &Site) -> Result<(), String> {
+        site::write(site, &self.directory.path().join("site"))
     }
 
     /// Asks HAProxy for `/` of `host`.
     fn ask(&self, host: &str) -> Result<String, String> {
         let head = format!("Host: {host}\r\n");
-        let answer = http::request(&self.proxy_address(), "GET", "/", &head, b"")?;
+        let answer = http::get(&self.proxy_address(), "/", &head)?;
         say(&format!(
             "GET http://{host}/ -> {} {}",
             answer.status,
@@ -223,6 +234,14 @@ impl<'a> Stage<'a> {
     fn worker(&self) -> Option<String> {
         let info = processes::show_info(Path::new(&self.places.worker))?;
         processes::info_field(&info, "Pid")
+    }
+
+    fn same_worker(&self, before: Option<&str>) -> Result<(), String> {
+        if self.worker().as_deref() != before {
+            return Err("the worker is another one".into());
+        }
+        say("the worker is the same one as before");
+        Ok(())
     }
 
     /// Lets traffic run until enough has come through, and requires that nothing failed.
@@ -253,7 +272,7 @@ fn bootstrap(stage: &mut Stage<'_>) -> Result<(), String> {
     std::fs::write(stage.base().join("haproxy.cfg"), text).map_err(|e| e.to_string())?;
     let log = stage.haproxy_log();
     let haproxy = processes::start_haproxy(&stage.haproxy_path, stage.base(), &log)?;
-    say("$ haproxy -W -S $PWD/haproxy-master.sock -f haproxy.cfg");
+    say("$ cd live && haproxy -W -S $PWD/haproxy-master.sock -f haproxy.cfg");
     say(&format!(
         "{}, master {}",
         stage.haproxy_version,
@@ -269,37 +288,50 @@ fn bootstrap(stage: &mut Stage<'_>) -> Result<(), String> {
 }
 
 fn start_agent(stage: &mut Stage<'_>) -> Result<(), String> {
-    stage.agent = Some(Agent::start(&stage.binary, stage.base(), USER, PASSWORD)?);
-    say("$ haptic-agent --base-dir . --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \\");
-    say("      --reload-interval-min 0");
+    let check = format!("127.0.0.1:{}", stage.places.check);
+    let overrides = stage.directory.path().join("overrides");
+    let overrides = overrides.display().to_string();
+    let environment = [
+        ("DATAPLANE_USERNAME", USER),
+        ("DATAPLANE_PASSWORD", PASSWORD),
+        ("HAPTIC_RESPONDER_KV_DIR", overrides.as_str()),
+        ("HAPTIC_RESPONDER_MONITORING_ADDR", ""),
+    ];
+    stage.agent = Some(Agent::start(
+        &stage.agent_path,
+        stage.base(),
+        &check,
+        &environment,
+    )?);
+    say(
+        "$ export DATAPLANE_USERNAME=... DATAPLANE_PASSWORD=... HAPTIC_RESPONDER_KV_DIR=$PWD/overrides",
+    );
+    say("$ haptic-agent --base-dir live --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \\");
+    say(&format!(
+        "      --check-listen {check} --reload-interval-min 0"
+    ));
     let named = |stage: &mut Stage<'_>, listener: &str| stage.agent.as_mut()?.listening(listener);
-    stage.api = stage.wait("the API's address", |stage| named(stage, "api"))?;
+    let api = stage.wait("the API's address", |stage| named(stage, "api"))?;
+    stage.url = format!("http://{api}");
     stage.metrics = stage.wait("the metrics' address", |stage| named(stage, "metrics"))?;
-    stage.wait("GET /readyz to say ready", |stage| {
-        let answer = http::request(&stage.api, "GET", "/readyz", "", b"").ok()?;
-        (answer.status == 200).then_some(())
-    })?;
-    say(&format!("GET http://{}/readyz -> ready", stage.api));
-    let state = stage.state()?;
+    stage.ctl("wait --timeout 30s", 0)?;
+    let state = stage.state(false)?;
     say(&format!(
         "it sees HAProxy {}, worker {}, and holds no plan yet",
-        text(&state["haproxy"]["version"]),
-        state["haproxy"]["worker_pid"]
+        state.haproxy.version, state.haproxy.worker_pid
     ));
-    require("applied_plan_id", &state["applied_plan_id"], "")
+    require("applied_plan_id", &state.applied_plan_id, "")
 }
 
-fn first_set(stage: &mut Stage<'_>) -> Result<(), String> {
-    let site = stage.site.clone();
-    let result = stage.apply(&site, "plan-1", "reload")?;
-    accepted(&result, "reload")?;
-    let worker = stage.worker().and_then(|pid| pid.parse::<u64>().ok());
-    if worker.is_none() || result["reload"]["worker_pid"].as_u64() != worker {
-        return Err(format!(
-            "worker {worker:?} serves, and the answer says {result}"
-        ));
+fn first_push(stage: &mut Stage<'_>) -> Result<(), String> {
+    stage.write(&stage.site)?;
+    let before = stage.worker();
+    stage.ctl("plan site", 0)?;
+    stage.ctl("push site", 0)?;
+    if stage.worker() == before {
+        return Err("no new worker came".into());
     }
-    for (path, content) in &site {
+    for (path, content) in &stage.site {
         on_disk(stage, path, content)?;
     }
     stage.expect("shop.example", "200 backend shop")?;
@@ -308,25 +340,21 @@ fn first_set(stage: &mut Stage<'_>) -> Result<(), String> {
 
 fn same_again(stage: &mut Stage<'_>) -> Result<(), String> {
     let before = stage.worker();
-    let site = stage.site.clone();
-    let result = stage.apply(&site, "plan-1", "auto")?;
-    accepted(&result, "noop")?;
-    if stage.worker() != before {
-        return Err("the worker is another one".into());
-    }
-    say("the worker is the same one as before");
-    Ok(())
+    stage.ctl("push site", 0)?;
+    stage.same_worker(before.as_deref())
 }
 
 fn change_map(stage: &mut Stage<'_>) -> Result<(), String> {
     stage.expect("news.example", "200 backend fallback")?;
+    let before = stage.worker();
     let traffic = Traffic::start(&stage.proxy_address(), "shop.example", "backend shop\n");
+    say("$ echo news.example blog >>site/maps/host.map");
     let map = stage.site.entry("maps/host.map".into()).or_default();
     map.push_str("news.example blog\n");
-    let site = stage.site.clone();
-    let result = stage.apply(&site, "plan-2", "reload")?;
-    accepted(&result, "reload")?;
+    stage.write(&stage.site)?;
+    stage.ctl("push site", 0)?;
     stage.expect("news.example", "200 backend blog")?;
+    stage.same_worker(before.as_deref())?;
     stage.content(traffic)
 }
 
@@ -337,70 +365,64 @@ fn broken(stage: &mut Stage<'_>) -> Result<(), String> {
     *config = config.replace("balance roundrobin", "blance roundrobin");
     let map = site.entry("maps/host.map".into()).or_default();
     map.push_str("shop.example blog\n");
+    stage.write(&site)?;
+    say("$ sed -i 's/balance roundrobin/blance roundrobin/' site/haproxy.cfg");
     let traffic = Traffic::start(&stage.proxy_address(), "shop.example", "backend shop\n");
-    let result = stage.apply(&site, "plan-3", "reload")?;
-    if result["ok"] != false || result["mode"] != "rejected" {
-        return Err(format!("it was not refused: {result}"));
+    let said = stage.ctl("push site", 1)?;
+    if !said.contains("'blance'") {
+        return Err("HAProxy's words are not in the answer".into());
     }
-    say(&format!(
-        "ok: false, mode: {}, stage: {}, rolled back: {}",
-        text(&result["mode"]),
-        text(&result["error"]["stage"]),
-        result["rollback"]["performed"]
-    ));
-    let words = text(&result["error"]["message"]);
-    if !words.contains("'blance'") {
-        return Err(format!("HAProxy's words are not in the answer: {result}"));
-    }
-    for line in words.trim_end().lines() {
-        say(&format!("  | {line}"));
-    }
-    for (path, content) in &stage.site.clone() {
+    for (path, content) in &stage.site {
         on_disk(stage, path, content)?;
     }
-    say("every file on disk is byte for byte what it was");
-    if stage.worker() != before {
-        return Err("the worker is another one".into());
-    }
-    say("the worker is the same one as before");
+    say("every file on HAProxy's disk is byte for byte what it was");
+    stage.same_worker(before.as_deref())?;
     stage.content(traffic)
 }
 
 fn repair(stage: &mut Stage<'_>) -> Result<(), String> {
-    let state = stage.state()?;
-    say(&format!(
-        "state: applied plan {:?}, last known good {:?}",
-        text(&state["applied_plan_id"]),
-        text(&state["lkg_plan_id"])
-    ));
     let config = stage.site.entry("haproxy.cfg".into()).or_default();
     *config = config.replace("balance roundrobin", "balance leastconn");
-    let site = stage.site.clone();
-    let result = stage.apply(&site, "plan-4", "reload")?;
-    accepted(&result, "reload")?;
+    stage.write(&stage.site)?;
+    say("$ sed -i 's/blance roundrobin/balance leastconn/' site/haproxy.cfg");
+    stage.ctl("push site", 0)?;
     stage.expect("shop.example", "200 backend shop")
 }
 
+fn drain(stage: &mut Stage<'_>) -> Result<(), String> {
+    let before = stage.worker();
+    let traffic = Traffic::start(&stage.proxy_address(), "shop.example", "backend shop\n");
+    for (words, want) in [
+        ("drain shop/shop1 --kv-dir overrides", "DRAIN (agent)"),
+        ("ready shop/shop1 --kv-dir overrides", "UP"),
+    ] {
+        stage.ctl(words, 0)?;
+        let seen = stage.wait(&format!("shop/shop1 to be {want}"), |stage| {
+            let status = processes::server_status(Path::new(&stage.places.worker), "shop", "shop1");
+            status.filter(|status| match want {
+                "UP" => status == "UP" || status == "no check",
+                _ => status == want,
+            })
+        })?;
+        say(&format!("HAProxy shows shop/shop1 as {seen}"));
+    }
+    stage.same_worker(before.as_deref())?;
+    stage.content(traffic)
+}
+
 fn state_and_metrics(stage: &mut Stage<'_>) -> Result<(), String> {
-    let answer = stage.call("GET", "/v1/state?verify=1", "", b"")?;
-    say("GET /v1/state?verify=1");
-    let state = answer.json()?;
-    for name in ["applied_plan_id", "running_plan_id", "lkg_plan_id"] {
-        say(&format!("  {name}: {}", state[name]));
-        require(name, &state[name], "plan-4")?;
-    }
-    for name in ["generation", "applied_token"] {
-        say(&format!("  {name}: {}", state[name]));
-    }
-    if let Some(files) = state["files"].as_object() {
-        for (path, file) in files {
-            let digest = text(&file["digest"]);
-            let short = digest.get(..16).unwrap_or(digest);
-            say(&format!("  {path}: {} bytes, {short}...", file["size"]));
-        }
+    stage.ctl("state", 0)?;
+    stage.ctl("verify site", 0)?;
+    let state = stage.state(true)?;
+    let applied = &state.applied_plan_id;
+    require("worker_ops_plan_id", &state.worker_ops_plan_id, applied)?;
+    // The last reload was the repair's; the map came without one.
+    require("lkg_plan_id", &state.lkg_plan_id, &state.running_plan_id)?;
+    if state.files.len() != stage.site.len() {
+        return Err(format!("the agent holds {} files", state.files.len()));
     }
     say(&format!("GET http://{}/metrics", stage.metrics));
-    let answer = http::request(&stage.metrics, "GET", "/metrics", "", b"")?;
+    let answer = http::get(&stage.metrics, "/metrics", "")?;
     let mut counted = 0;
     for line in answer.body.lines().filter(|l| !l.ends_with(" 0")) {
         let telling = [
@@ -437,27 +459,6 @@ fn stop(stage: &mut Stage<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints what an accepted apply did, and requires that it is what was expected.
-fn accepted(result: &Value, mode: &str) -> Result<(), String> {
-    if result["ok"] != true || result["mode"] != mode {
-        return Err(format!("expected ok with mode {mode}, got {result}"));
-    }
-    let reload = &result["reload"];
-    let reloaded = if reload["performed"] == true {
-        format!(
-            ", reload took {} ms, new worker {}",
-            reload["took_ms"], reload["worker_pid"]
-        )
-    } else {
-        String::new()
-    };
-    say(&format!(
-        "ok: true, mode: {mode}, {} ms in all{reloaded}",
-        result["timing"]["total_ms"]
-    ));
-    Ok(())
-}
-
 fn on_disk(stage: &Stage<'_>, path: &str, content: &str) -> Result<(), String> {
     let held = std::fs::read_to_string(stage.base().join(path))
         .map_err(|error| format!("{path}: {error}"))?;
@@ -467,15 +468,11 @@ fn on_disk(stage: &Stage<'_>, path: &str, content: &str) -> Result<(), String> {
     Err(format!("{path} on disk is not what it should be"))
 }
 
-fn require(name: &str, value: &Value, want: &str) -> Result<(), String> {
+fn require(name: &str, value: &str, want: &str) -> Result<(), String> {
     if value == want {
         return Ok(());
     }
-    Err(format!("{name} is {value}, not {want:?}"))
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or("")
+    Err(format!("{name} is {value:?}, not {want:?}"))
 }
 
 fn say(line: &str) {

@@ -43,7 +43,7 @@ impl Traffic {
         let (head, want) = (format!("Host: {host}\r\n"), want.to_owned());
         let thread = std::thread::spawn(move || {
             while !for_thread.stop.load(Ordering::Acquire) {
-                let problem = match http::request(&address, "GET", "/", &head, b"") {
+                let problem = match http::get(&address, "/", &head) {
                     Ok(answer) if answer.status == 200 && answer.body == want => None,
                     Ok(answer) => Some(format!("{} {:?}", answer.status, answer.body)),
                     Err(error) => Some(error),

@@ -1,5 +1,9 @@
 //! The verbs, flags and variables of `hapticctl`.
 
+use super::overrides::{
+    BY, CONSUL_ADDR, DRAIN, FOR, HAPROXY_SOCKET, KV_DIR, KV_PREFIX, MAINT, OVERRIDES, PIN, RAMP,
+    RAMP_HOLD, READY, RESPONDER, SWEEP, WAIT_FLAG, WEIGHT, WHY,
+};
 use super::{Command, Count, EnvVar, Flag, Operand, Program, Verb};
 
 /// The flags of all verbs; each verb takes some of them.
@@ -33,6 +37,32 @@ pub enum CtlFlag {
     Timeout,
     /// `--deletes`
     Deletes,
+    /// `--consul-addr`
+    ConsulAddr,
+    /// `--kv-prefix`
+    KvPrefix,
+    /// `--kv-dir`
+    KvDir,
+    /// `--for`
+    For,
+    /// `--why`
+    Why,
+    /// `--by`
+    By,
+    /// `--ramp`
+    Ramp,
+    /// `--ramp-hold`
+    RampHold,
+    /// `--pin`
+    Pin,
+    /// `--responder`
+    Responder,
+    /// `--haproxy-socket`
+    HaproxySocket,
+    /// `--wait`
+    Wait,
+    /// `--sweep`
+    Sweep,
     /// `--help`
     Help,
     /// `--version`
@@ -45,8 +75,8 @@ pub const CTL_USERNAME: &str = "HAPTIC_USERNAME";
 pub const CTL_PASSWORD: &str = "HAPTIC_PASSWORD";
 
 /// What stands before a flag's name in its variable.
-const PREFIX: &str = "HAPTIC_";
-const MANUAL: &str = "hapticctl(1)";
+pub(super) const PREFIX: &str = "HAPTIC_";
+pub(super) const MANUAL: &str = "hapticctl(1)";
 
 /// All verbs.
 pub const CTL: Program = Program {
@@ -66,6 +96,17 @@ pub const CTL: Program = Program {
         verb("revert", "back to the last known good set, with a reload"),
         verb("wait", "until agents are up and nothing is pending"),
         verb("doctor", "what in a directory will be trouble later"),
+        verb("drain", "no new connections to servers, by an override"),
+        verb("maint", "servers out of service, by an override"),
+        verb(
+            "weight",
+            "a share of their weight for servers, by an override",
+        ),
+        verb("ready", "end overrides; --ramp for a slow start"),
+        verb(
+            "overrides",
+            "every override: age, end, who and why, who asks",
+        ),
         verb("completion", "a completion script for bash, zsh or fish"),
     ],
     manual: MANUAL,
@@ -221,6 +262,11 @@ pub const CTL_COMMANDS: &[&Command<CtlFlag>] = &[
     &REVERT,
     &WAIT,
     &DOCTOR,
+    &DRAIN,
+    &MAINT,
+    &WEIGHT,
+    &READY,
+    &OVERRIDES,
     &COMPLETION,
 ];
 
@@ -240,6 +286,19 @@ pub const CTL_FLAGS: &[Flag<CtlFlag>] = &[
     NO_WAIT,
     TIMEOUT,
     DELETES,
+    CONSUL_ADDR,
+    KV_PREFIX,
+    KV_DIR,
+    FOR,
+    WHY,
+    BY,
+    RAMP,
+    RAMP_HOLD,
+    PIN,
+    RESPONDER,
+    HAPROXY_SOCKET,
+    WAIT_FLAG,
+    SWEEP,
     HELP,
     VERSION,
 ];
@@ -324,7 +383,7 @@ const CREDENTIALS: Flag<CtlFlag> = Flag::optional(
 )
 .common();
 
-const OUTPUT: Flag<CtlFlag> = Flag::option(
+pub(super) const OUTPUT: Flag<CtlFlag> = Flag::option(
     CtlFlag::Output,
     "output",
     "FORMAT",
@@ -437,8 +496,8 @@ const DELETES: Flag<CtlFlag> = Flag::switch(
     "Wait also until no server or backend is waiting to be removed, which lasts as long as its connections do.",
 );
 
-const HELP: Flag<CtlFlag> = Flag::help(CtlFlag::Help);
-const VERSION: Flag<CtlFlag> = Flag::version(CtlFlag::Version);
+pub(super) const HELP: Flag<CtlFlag> = Flag::help(CtlFlag::Help);
+pub(super) const VERSION: Flag<CtlFlag> = Flag::version(CtlFlag::Version);
 
 #[cfg(test)]
 mod tests {

@@ -460,6 +460,17 @@ fn whole_backends_come_and_go_from_3_4_on() {
     }
 }
 
+#[test]
+fn a_limit_that_only_a_start_works_out_is_a_reload() {
+    let none = json!({"version": 1, "profiles": {"p": http()}, "backends": {}});
+    let mut server = s("a", 1);
+    server["keywords"] = json!(["maxconn 9", "minconn 2"]);
+    let why = composed(&none, &b(json!([server])), "3.4.7").unwrap_err();
+    assert!(why.len() == 1 && why[0].contains("minconn"), "{why:?}");
+    // In a backend that HAProxy started with it counts.
+    assert!(composed(&b(json!([])), &b(json!([server])), "3.4.7").is_ok());
+}
+
 /// Each row: what changes, and a piece of the only reason for a reload.
 #[test]
 fn what_no_op_brings_about_is_a_reload_that_says_so() {

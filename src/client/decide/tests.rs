@@ -943,7 +943,7 @@ fn rows_at_the_end_of_a_crt_list_are_added() {
             "certs/a.pem\n",
             "certs/n.pem [x\n",
             with_new,
-            Err("a [ that is not closed"),
+            Err("a bracket that is not closed"),
         ),
         (
             "# none\n",
@@ -1096,7 +1096,7 @@ fn records_are_believed_only_when_they_give_the_bytes_on_disk() {
     let server =
         |json: &mut serde_json::Value| json["backends"]["be"]["servers"][0]["port"] = 79.into();
     for (applied_plan, words) in [
-        (None, "carries no record"),
+        (None, "was read without its plan"),
         (Some("!".into()), "carries no record"),
         (Some(base64(b"other")), "carries no record"),
         (

@@ -178,6 +178,9 @@ impl Judge<'_> {
             let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
             Ok::<_, String>(text.to_owned())
         };
+        if row.unclosed {
+            return Err("has a bracket that is not closed".to_owned());
+        }
         if !row.dropped.is_empty() {
             return Err("has words before its bracket, which HAProxy drops".to_owned());
         }

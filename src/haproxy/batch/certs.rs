@@ -15,15 +15,13 @@ use crate::haproxy::ops::expect;
 use crate::haproxy::ops::program::{CaProgram, CertProgram, ZeroUpdates};
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;
-use crate::haproxy::wait::pause;
+use crate::haproxy::wait::Backoff;
+use crate::haproxy::worker::{DumpError, LOCKED};
 use std::time::Duration;
 
-/// Another thread of HAProxy may hold the certificates for a moment.
-const LOCKED_RETRIES: usize = 5;
-const LOCKED_PAUSE: Duration = Duration::from_millis(100);
-/// Looks at the pause cap of one wait.
-const LOCKED_STEPS: u32 = 5;
-const LOCKED: &str = "Operations on certificates are currently locked!";
+/// How long somebody else may be at the certificates; a look at them is over in
+/// milliseconds, and the next one may be there already.
+const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Certificates or CA files: same steps, other words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +199,7 @@ impl Runner<'_> {
                 let mut lines = text.lines();
                 Ok(lines.find_map(|line| line.strip_prefix("Status: ").map(str::to_owned)))
             }
-            Err(crate::haproxy::worker::DumpError::Refused { .. }) => Ok(None),
+            Err(DumpError::Refused { words, .. }) if words.contains("Not found") => Ok(None),
             Err(error) => Err(Stop::Unknown(crate::error::Chain(&error).to_string())),
         }
     }
@@ -288,16 +286,14 @@ impl Runner<'_> {
 
     /// Asks again while the certificates are locked.
     pub(super) fn ask_unlocked(&mut self, command: &Command) -> Result<Reply, Stop> {
-        let mut retries = 0;
+        let patience = self.deadline.within(LOCKED_PATIENCE);
+        let mut backoff = Backoff::default();
         loop {
             let reply = self.ask(command)?;
-            let locked = reply.severity() == Some(3) && reply.text().starts_with(LOCKED);
-            if !locked || retries == LOCKED_RETRIES {
+            // What it could not do stands around it.
+            let locked = reply.severity() == Some(3) && reply.text().lines().any(|l| l == LOCKED);
+            if !locked || !backoff.pause(patience) {
                 return Ok(reply);
-            }
-            retries += 1;
-            for _ in 0..LOCKED_STEPS {
-                pause(LOCKED_PAUSE / LOCKED_STEPS);
             }
         }
     }

@@ -346,11 +346,16 @@ impl Runner<'_> {
 
     fn report(mut self, batch: &Batch, expected: Identity, ran: Result<(), Stop>) -> BatchReport {
         let mut deletes = Vec::new();
-        let ended = match ran.and_then(|()| self.outside(expected)) {
+        let ran = ran.and_then(|()| self.outside(expected));
+        // They have no command of their own: those before the first that failed are done.
+        let mut all = self.results.iter().enumerate();
+        let stopped = all.position(|(op, r)| !r.outcome.is_ok() && !batch.absorbed.contains(&op));
+        let reached = stopped.unwrap_or(self.results.len());
+        for &op in batch.absorbed.range(..reached) {
+            self.done(op, Note::Done);
+        }
+        let ended = match ran {
             Ok(worker) => {
-                for &op in &batch.absorbed {
-                    self.done(op, Note::Done);
-                }
                 deletes = self.commit(batch, expected);
                 match self.results.iter().position(|r| !r.outcome.is_ok()) {
                     None => Ended::Complete { worker },

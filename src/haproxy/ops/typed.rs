@@ -305,7 +305,7 @@ fn keywords(list: &[Keyword], version: &HaproxyVersion) -> Result<Vec<ServerKeyw
             args: keyword
                 .args
                 .iter()
-                .map(|arg| field::word("keywords.args", arg))
+                .map(|arg| field::argument("keywords.args", arg))
                 .collect::<Result<_, _>>()?,
         })
     };

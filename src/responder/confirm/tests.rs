@@ -109,7 +109,7 @@ fn a_row_follows_when_it_is_as_its_last_answer_says() {
     for (told, admin, weight, base, status, want) in table {
         let row = server("s1", admin, weight, base, ENROLLED);
         let (_, heard) = heard("web/s1", told, 3600.0, 0.5, now);
-        let stat = stat("s1", status, "L7OK");
+        let stat = stat("s1", status, "CHECKED");
         let state = judge(&row, Some(&stat), Some(&heard), &context(now));
         assert_eq!(state, want, "{told:?} {admin} {weight}/{base} {status}");
     }
@@ -190,10 +190,10 @@ fn a_row_that_was_never_heard() {
     let table = [
         // the longest interval of others, somebody asks by group, agent status, state
         (2.0, false, "L4CON", NotAsking),
-        (2.0, false, "L7OK", NotAsking),
+        (2.0, false, "CHECKED", NotAsking),
         (2.0, true, "L4CON", NotAsking),
-        (2.0, true, "L7OK", ByGroup),
-        (2.0, true, "* L7OK", ByGroup),
+        (2.0, true, "CHECKED", ByGroup),
+        (2.0, true, "* CHECKED", ByGroup),
         (60.0, false, "L4CON", Pending),
     ];
     for (longest, grouped, agent_status, want) in table {
@@ -218,7 +218,7 @@ fn rows_are_joined_by_backend_and_server() {
         server("s3", 0, 1, 1, ENROLLED),
     ];
     let stats = [
-        stat("s1", "DRAIN (agent)", "L7OK"),
+        stat("s1", "DRAIN (agent)", "CHECKED"),
         stat("s3", "UP", "L4CON"),
     ];
     let heard = [

@@ -235,7 +235,8 @@ impl Batch<'_> {
         for keyword in &op.keywords {
             word("keywords.name", &keyword.name)?;
             for argument in &keyword.args {
-                word("keywords.args", argument)?;
+                // An argument may hold blanks, as that of agent-send does.
+                word("keywords.args", &argument.replace(' ', "_"))?;
             }
             match keyword.name.as_str() {
                 "enabled" | "no-check" | "resolvers" | "init-addr" | "socks4" | "redir"

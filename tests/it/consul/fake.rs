@@ -66,8 +66,14 @@ fn requests_are_what_the_rules_say() {
     watched.until_value("a", Some(Value::Drain));
     let seen = lists(&consul).split_off(before);
     assert_eq!(seen[0].target, "/v1/kv/fleet/state/?recurse");
-    assert_eq!(seen[1].target, "/v1/kv/fleet/state/?recurse&index=2&wait=55000ms");
-    assert!(seen.iter().all(|seen| seen.token.as_deref() == Some("s3cret")));
+    assert_eq!(
+        seen[1].target,
+        "/v1/kv/fleet/state/?recurse&index=2&wait=55000ms"
+    );
+    assert!(
+        seen.iter()
+            .all(|seen| seen.token.as_deref() == Some("s3cret"))
+    );
     assert!(seen.iter().all(|seen| !seen.target.contains("s3cret")));
 }
 
@@ -109,13 +115,21 @@ fn an_index_ahead_hides_a_write_for_one_wait() {
     watched.until("spoiled", |_| consul.faults_left() == 0);
     consul.put(&full("web/s1"), "maint");
     watched.until("waits on it", |_| {
-        lists(&consul).last().unwrap().target.contains("index=999999")
+        lists(&consul)
+            .last()
+            .unwrap()
+            .target
+            .contains("index=999999")
     });
     consul.put(&full("web/s1"), "ready");
     let begin = Instant::now();
     watched.until_value("web/s1", Some(Value::Ready));
     let pace = kit::quick();
-    assert!(begin.elapsed() < pace.wait + pace.slack, "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < pace.wait + pace.slack,
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 /// A reaped tombstone lets the index of a list fall without any change.
@@ -145,26 +159,39 @@ fn replies_that_are_no_lists_leave_the_copy() {
         (body("{}"), ErrorKind::Parse),
         (body("[{\"Key\":\"fleet/state/a\""), ErrorKind::Parse),
         (body("[{\"Key\":\"fleet/state/a\"}]"), ErrorKind::Parse),
-        (body("[{\"Key\":\"other/a\",\"Value\":null}]"), ErrorKind::Parse),
+        (
+            body("[{\"Key\":\"other/a\",\"Value\":null}]"),
+            ErrorKind::Parse,
+        ),
         (body(&format!("[{}]", &many[1..])), ErrorKind::Parse),
         (Fault::Body(vec![b' '; (16 << 20) + 1]), ErrorKind::Parse),
         (Fault::Status(500, "rpc error".to_owned()), ErrorKind::Http),
-        (Fault::Status(500, "No cluster leader".to_owned()), ErrorKind::Leader),
+        (
+            Fault::Status(500, "No cluster leader".to_owned()),
+            ErrorKind::Leader,
+        ),
         (Fault::Status(503, String::new()), ErrorKind::Http),
         (Fault::Status(429, String::new()), ErrorKind::Http),
-        (Fault::Status(400, "Bad request".to_owned()), ErrorKind::Http),
+        (
+            Fault::Status(400, "Bad request".to_owned()),
+            ErrorKind::Http,
+        ),
         (Fault::Status(301, String::new()), ErrorKind::Http),
         // Whatever answers so, it is no Consul.
         (Fault::Status(404, "not found".to_owned()), ErrorKind::Http),
-        (Fault::Status(403, "Permission denied".to_owned()), ErrorKind::Acl),
+        (
+            Fault::Status(403, "Permission denied".to_owned()),
+            ErrorKind::Acl,
+        ),
         (Fault::Leaderless, ErrorKind::Leader),
     ];
     for (fault, kind) in table {
         let before = watched.snapshot().errors(kind);
         consul.spoil(fault.clone());
-        watched.until(&format!("{kind} after {:.80}", format!("{fault:?}")), |now| {
-            now.errors(kind) == before + 1
-        });
+        watched.until(
+            &format!("{kind} after {:.80}", format!("{fault:?}")),
+            |now| now.errors(kind) == before + 1,
+        );
         watched.until("well again", |now| now.trouble.is_none());
         assert_eq!(watched.keys(), ["web/s1"]);
     }
@@ -192,7 +219,14 @@ fn chunks_and_the_longest_body_are_read() {
     )
     .into_bytes();
     body.push(b',');
-    body.extend(format!("{{\"Key\":\"{}\",\"Value\":\"{}\"}}", full("web/s2"), base64(b"7%")).bytes());
+    body.extend(
+        format!(
+            "{{\"Key\":\"{}\",\"Value\":\"{}\"}}",
+            full("web/s2"),
+            base64(b"7%")
+        )
+        .bytes(),
+    );
     body.resize((16 << 20) - 1, b' ');
     body.push(b']');
     consul.spoil(Fault::Body(body));
@@ -265,7 +299,9 @@ fn a_token_that_was_rotated_is_read_again() {
     assert_eq!(watched.value("web/s1"), Some(Value::Drain));
     fs::remove_file(&file).unwrap();
     watched.until("says that the file is gone", |now| {
-        now.trouble.as_deref().is_some_and(|t| t.contains("token file"))
+        now.trouble
+            .as_deref()
+            .is_some_and(|t| t.contains("token file"))
     });
     fs::write(&file, "second\n").unwrap();
     watched.until("well again", |now| now.trouble.is_none());
@@ -287,7 +323,10 @@ fn at_the_start_nothing_is_known_until_something_is() {
     consul.set_rights(Rights::None);
     watched.until_error(ErrorKind::Acl);
     assert!(watched.cell.load().is_none());
-    assert_eq!(watched.status.wait_synced(Some(Duration::ZERO)), SyncWait::Late);
+    assert_eq!(
+        watched.status.wait_synced(Some(Duration::ZERO)),
+        SyncWait::Late
+    );
     consul.set_rights(Rights::All);
     let watched = watched.synced();
     assert_eq!(watched.value("web/s1"), Some(Value::Drain));
@@ -303,7 +342,11 @@ fn a_watcher_stops_at_once() {
     assert_eq!(watched.status.overdue(), Duration::ZERO);
     let begin = Instant::now();
     watched.watcher.stop();
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begin.elapsed()
+    );
     // A watcher that never synced tells who waits for it.
     consul.set_rights(Rights::Unknown);
     let mut watched = Watched::consul(consul.address());

@@ -29,7 +29,10 @@ fn a_flood_of_writes_is_read_twenty_times_a_second() {
     let seconds = begin.elapsed().as_secs_f64();
     let reads = lists(&consul).len() - before;
     eprintln!("919 writes and the copy in {seconds:.2} s, {reads} reads");
-    assert!(reads as f64 <= 20.0 * seconds + 2.0, "{reads} reads in {seconds} s");
+    assert!(
+        reads as f64 <= 20.0 * seconds + 2.0,
+        "{reads} reads in {seconds} s"
+    );
     let seen = lists(&consul);
     for pair in seen.windows(2) {
         let gap = pair[1].at - pair[0].at;
@@ -52,7 +55,9 @@ fn a_busy_store_without_overrides_is_asked_less_and_less() {
     let before = watched.snapshot().reads(ReadResult::Changed);
     let begin = Instant::now();
     consul.put(&full("web/s1"), "drain");
-    watched.until("the override", |now| now.reads(ReadResult::Changed) > before);
+    watched.until("the override", |now| {
+        now.reads(ReadResult::Changed) > before
+    });
     assert!(begin.elapsed() < Duration::from_secs(2));
     // With an override below the prefix, unrelated writes wake nobody.
     let seen = lists(&consul).len();
@@ -74,7 +79,10 @@ fn after_failures_the_pauses_grow() {
     consul.set_rights(Rights::Unknown);
     watched.until("eight failures", |now| now.errors(ErrorKind::Acl) >= 8);
     let seen = lists(&consul).split_off(before);
-    let gaps: Vec<_> = seen.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    let gaps: Vec<_> = seen
+        .windows(2)
+        .map(|pair| pair[1].at - pair[0].at)
+        .collect();
     for (turn, gap) in gaps.iter().take(7).enumerate() {
         let pause = Duration::from_millis(40 << turn.min(4));
         assert!(*gap >= pause * 3 / 4, "{turn}: {gaps:?}");

@@ -150,7 +150,9 @@ fn a_list_that_contradicts_its_keys_is_read_again() {
     }
     watched.until_held(Hold::Probe);
     all_drained(&watched);
-    watched.until("well again", |now| now.hold.is_none() && now.trouble.is_none());
+    watched.until("well again", |now| {
+        now.hold.is_none() && now.trouble.is_none()
+    });
     all_drained(&watched);
 }
 
@@ -164,7 +166,9 @@ fn a_failed_probe_holds() {
     watched.until_error(ErrorKind::Leader);
     all_drained(&watched);
     consul.set_leader(true);
-    watched.until("well again", |now| now.hold.is_none() && now.trouble.is_none());
+    watched.until("well again", |now| {
+        now.hold.is_none() && now.trouble.is_none()
+    });
     all_drained(&watched);
 }
 

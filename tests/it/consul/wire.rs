@@ -34,7 +34,10 @@ fn each_failure_is_counted_as_what_it_is() {
         (Way::ResetAfter(30), ErrorKind::Parse),
         (Way::CutAfter(300), ErrorKind::Parse),
         (Way::Hang, ErrorKind::Timeout),
-        (Way::LateAfter(20, Duration::from_secs(3)), ErrorKind::Timeout),
+        (
+            Way::LateAfter(20, Duration::from_secs(3)),
+            ErrorKind::Timeout,
+        ),
     ];
     for (turn, (way, kind)) in table.into_iter().enumerate() {
         let before = watched.snapshot().errors(kind);
@@ -66,7 +69,12 @@ fn slow_bytes_within_the_time_are_a_reply() {
     let before = watched.snapshot().errors(ErrorKind::Timeout);
     let seen = consul.seen().len();
     watched.until_more(ReadResult::Same, 1);
-    assert_eq!(watched.snapshot().errors(ErrorKind::Timeout), before, "{:?} {whole}", &consul.seen()[seen..]);
+    assert_eq!(
+        watched.snapshot().errors(ErrorKind::Timeout),
+        before,
+        "{:?} {whole}",
+        &consul.seen()[seen..]
+    );
 }
 
 /// The length of a whole reply of the fake to a plain list.
@@ -81,7 +89,9 @@ fn reply_bytes(consul: &FakeConsul) -> usize {
         head.push(byte[0]);
     }
     let text = String::from_utf8(head.clone()).unwrap();
-    let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "));
     head.len() + length.unwrap().parse::<usize>().unwrap()
 }
 

@@ -63,7 +63,7 @@ fn the_address_of_a_server_is_what_the_configuration_says() {
                 "{version} {name}"
             );
         }
-        site.agrees();
+        site.agrees_in_the_end();
     }
 }
 
@@ -73,7 +73,7 @@ fn the_address_of_a_server_is_what_the_configuration_says() {
 fn what_a_foreign_reload_took_away_is_brought_back() {
     for version in BOTH {
         let config = format!(
-            "{}frontend front\n    bind unix@@BASE@/front.sock\n    http-request return status 200 lf-string %[path,map(maps/a.map)]\n",
+            "{}frontend front\n    bind unix@@BASE@/front.sock\n    http-request return status 200 content-type text/plain lf-string %[path,map(maps/a.map)]\n",
             preamble()
         );
         let files = [
@@ -90,6 +90,6 @@ fn what_a_foreign_reload_took_away_is_brought_back() {
         let pushed = site.push();
         assert!(pushed.is_converged(), "{version} {pushed:#?}");
         assert_eq!(site.map("maps/a.map"), ["/a four"], "{version}");
-        site.agrees();
+        site.agrees_in_the_end();
     }
 }

@@ -23,7 +23,10 @@ fn store() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn put(path: &Path, key: &str, value: &str) {
-    Store::open(path).unwrap().put(key, value.as_bytes()).unwrap();
+    Store::open(path)
+        .unwrap()
+        .put(key, value.as_bytes())
+        .unwrap();
 }
 
 fn delete(path: &Path, key: &str) {
@@ -68,7 +71,10 @@ fn a_directory_that_does_not_exist_is_made_with_its_mark() {
     let watched = Watched::dir(&path).synced();
     assert!(watched.copy().is_empty());
     assert_eq!(fs::read_to_string(path.join(MARK)).unwrap(), "1\n");
-    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     assert_eq!(names, ["kv"], "nothing is left beside it");
     // Later it is never made again.
     fs::rename(&path, dir.path().join("away")).unwrap();
@@ -93,7 +99,10 @@ fn an_unmarked_directory_is_no_store() {
     fs::write(dir.path().join("canary"), "drain").unwrap();
     let watched = Watched::dir(dir.path());
     watched.until_held(Hold::Directory);
-    assert_eq!(watched.status.wait_synced(Some(Duration::ZERO)), SyncWait::Late);
+    assert_eq!(
+        watched.status.wait_synced(Some(Duration::ZERO)),
+        SyncWait::Late
+    );
     assert!(watched.cell.load().is_none());
     let trouble = watched.snapshot().trouble.unwrap();
     assert!(trouble.contains("echo 1 >"), "{trouble}");
@@ -147,7 +156,9 @@ fn another_device_is_another_store() {
     symlink(&elsewhere, &path).unwrap();
     watched.until_held(Hold::Directory);
     watched.until("says what to do", |now| {
-        now.trouble.as_deref().is_some_and(|t| t.contains("another device"))
+        now.trouble
+            .as_deref()
+            .is_some_and(|t| t.contains("another device"))
     });
     watched.until_more(ReadResult::Hold, 3);
     assert_eq!(watched.value("web/s1"), Some(Value::Drain));
@@ -195,7 +206,9 @@ fn the_first_copy_waits_for_a_file_that_is_being_written() {
     let mut file = fs::File::create(path.join("web%2Fs1")).unwrap();
     let watched = Watched::dir(&path);
     watched.until("awaited", |now| {
-        now.trouble.as_deref().is_some_and(|t| t.contains("being written"))
+        now.trouble
+            .as_deref()
+            .is_some_and(|t| t.contains("being written"))
     });
     assert!(!watched.snapshot().synced);
     file.write_all(b"drain").unwrap();
@@ -268,7 +281,11 @@ fn a_storm_of_renames_deletes_nothing() {
             let begin = SystemClock.now();
             while !stop.load(Ordering::SeqCst) && begin.elapsed() < PATIENCE {
                 let beside = path.join(".beside");
-                let value = if (turn / 200).is_multiple_of(2) { "maint" } else { "drain" };
+                let value = if (turn / 200) % 2 == 0 {
+                    "maint"
+                } else {
+                    "drain"
+                };
                 fs::write(&beside, value).unwrap();
                 fs::rename(&beside, path.join(format!("k{}", turn % 200))).unwrap();
                 turn += 1;
@@ -315,7 +332,11 @@ fn an_end_is_read_with_its_value_and_comes_by_itself() {
     let now = Stamp::of(SystemClock.wall()).seconds();
     let soon = Stamp::at(now + 2).unwrap();
     put(&path, "a", &format!("drain\nuntil: {soon}\nby: alice\n"));
-    put(&path, "b", &format!("drain\nuntil: {}\n", Stamp::at(now + 3600).unwrap()));
+    put(
+        &path,
+        "b",
+        &format!("drain\nuntil: {}\n", Stamp::at(now + 3600).unwrap()),
+    );
     let watched = Watched::dir(&path).synced();
     assert_eq!(watched.value("a"), Some(Value::Drain));
     assert_eq!(watched.copy().get("a").unwrap().until(), Some(soon));
@@ -344,7 +365,10 @@ fn what_a_writer_leaves_behind() {
     let stale = path.join(".tmp-0011");
     fs::write(&stale, "x").unwrap();
     let two_hours = std::time::SystemTime::now() - Duration::from_secs(7200);
-    fs::File::open(&stale).unwrap().set_modified(two_hours).unwrap();
+    fs::File::open(&stale)
+        .unwrap()
+        .set_modified(two_hours)
+        .unwrap();
     fs::write(path.join(".tmp-young"), "x").unwrap();
     kv.put("a/b", b"drain\n").unwrap();
     let mut names: Vec<_> = fs::read_dir(&path)
@@ -385,9 +409,15 @@ fn making_is_done_once_even_by_many() {
     assert!(Store::open(&path).is_ok());
     put(&path, "a", "drain");
     Store::make(&path).unwrap();
-    assert!(matches!(Store::open(&path).unwrap().read("a"), Ok(Found::File { .. })));
+    assert!(matches!(
+        Store::open(&path).unwrap().read("a"),
+        Ok(Found::File { .. })
+    ));
     let left = fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(left, 1);
-    assert!(matches!(Store::open(dir.path()), Err(DirError::Unmarked(_))));
+    assert!(matches!(
+        Store::open(dir.path()),
+        Err(DirError::Unmarked(_))
+    ));
     wait::until("it stays readable", PATIENCE, || Store::open(&path).ok());
 }

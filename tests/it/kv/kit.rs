@@ -110,7 +110,9 @@ impl Watched {
     }
 
     pub(crate) fn until_held(&self, hold: Hold) {
-        self.until(&format!("held back by {hold}"), |now| now.hold == Some(hold));
+        self.until(&format!("held back by {hold}"), |now| {
+            now.hold == Some(hold)
+        });
     }
 
     pub(crate) fn until_error(&self, kind: ErrorKind) {
@@ -129,7 +131,11 @@ impl Watched {
     pub(crate) fn until(&self, what: &str, mut holds: impl FnMut(&KvSnapshot) -> bool) {
         wait::until_ok(what, PATIENCE, || {
             let now = self.snapshot();
-            if holds(&now) { Ok(()) } else { Err(now) }
+            if holds(&now) {
+                Ok(())
+            } else {
+                Err(Box::new(now))
+            }
         });
     }
 }

@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::support::certs::{self, Material};
+use crate::support::haproxy::ask;
+use haptic_agent::haproxy::inventory;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 const SITE: &str = "certs/site.pem";
 const MUTUAL: &str = "certs/mutual.pem";
@@ -440,4 +444,77 @@ fn names_behind_a_base_are_found() {
         let refused = bench.bad(&json!([row("crtlist_add", "e.pem", json!({}))]), 0);
         assert_eq!(refused.0, Outcome::Ambiguous);
     }
+}
+
+/// Somebody who looks at certificates all the time, until it is dropped.
+struct Looker {
+    over: Arc<AtomicBool>,
+    /// How often it was turned away itself.
+    locked: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Looker {
+    fn start(bench: &Bench) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let locked = Arc::new(AtomicUsize::new(0));
+        let thread = |_| {
+            let (over, socket) = (Arc::clone(&over), bench.haproxy.worker_socket());
+            let locked = Arc::clone(&locked);
+            std::thread::spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    for what in ["cert", &format!("cert {SITE}"), &format!("ca-file {CA}")] {
+                        let answer = ask(&socket, &format!("show ssl {what}"));
+                        let turned_away = answer.is_ok_and(|text| text.contains("locked"));
+                        locked.fetch_add(usize::from(turned_away), Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                }
+            })
+        };
+        let threads = (0..1).map(thread).collect();
+        Self {
+            over,
+            locked,
+            threads,
+        }
+    }
+}
+
+impl Drop for Looker {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Others that look at the certificates lock them for a moment: neither a change nor a
+/// look of ours fails for it, or is read as "there is none".
+#[test]
+fn certificates_that_others_look_at_are_asked_again() {
+    each_tls(|bench| {
+        let looker = Looker::start(bench);
+        for round in 0..100 {
+            let of = [certs::first(), certs::second()][round % 2];
+            bench.write(SITE, of.pem());
+            bench.write(NEW, of.pem());
+            let first = match round {
+                0 => vec![
+                    with_path("cert_new", NEW),
+                    row("crtlist_add", NEW, json!({})),
+                ],
+                _ => vec![with_path("cert_set", NEW)],
+            };
+            let ops = [first, vec![with_path("cert_set", SITE)]].concat();
+            bench.good(&json!(ops));
+            let names = inventory::read(&bench.worker(), inventory::Kind::Certs, soon());
+            assert!(names.unwrap().names.len() > 3);
+            let shown = bench.worker().dump(&format!("show ssl cert {NEW}"), soon());
+            assert!(String::from_utf8_lossy(&shown.unwrap()).contains("Status: Used"));
+        }
+        // Only then was anything shown.
+        assert!(looker.locked.load(Ordering::SeqCst) > 0);
+    });
 }

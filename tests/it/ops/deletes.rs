@@ -138,6 +138,21 @@ fn serving(base: &Path, port: &Port, first: SocketAddr) -> String {
     .replace("defaults tmpl from noname\n", "")
 }
 
+/// A wait that a delete behind it takes over has no command of its own. Where the batch
+/// fails behind it, it is not the one to blame.
+#[test]
+fn a_wait_that_a_delete_takes_over_is_never_blamed() {
+    each(|bench| {
+        let wait = server("wait_srv_removable", "s1", json!({"timeout_ms": 100}));
+        let bad = server("server_set_weight", "none", json!({"weight": 1}));
+        let report = bench.run(&json!([wait, del("s1"), bad, wait, del("s1")]));
+        assert_eq!(report.ended, Ended::Refused { index: 2 });
+        let seen: Vec<&str> = report.results.iter().map(|r| r.outcome.as_str()).collect();
+        assert_eq!(seen[..3], ["ok", "ok", "rejected"]);
+        assert_eq!(seen[3], "not_run", "{seen:?}");
+    });
+}
+
 #[test]
 fn a_server_goes_when_its_last_request_ended_and_nobody_notices() {
     for version in Version::ALL {

@@ -98,7 +98,10 @@ const SET: &str = "set ssl cert a.pem <<E_O_F";
 const COMMIT: &str = "commit ssl cert a.pem";
 const ABORT: &str = "abort ssl cert a.pem";
 const SET_DONE: &str = "[5]: Transaction created for certificate a.pem!";
-const LOCKED: &str = "[3]: Operations on certificates are currently locked!";
+const LOCKED: &str =
+    "[3]: Can't update the certificate!\nOperations on certificates are currently locked!";
+
+const LOCKED_COMMIT: &str = "[3]: Can't commit the certificate!\nOperations on certificates are currently locked!\nCan't commit a.pem!";
 
 #[test]
 fn certificates_are_believed_only_by_their_own_name() {
@@ -192,19 +195,14 @@ fn certificates_are_believed_only_by_their_own_name() {
                 LOCKED,
                 LOCKED,
                 SET_DONE,
-                LOCKED,
+                LOCKED_COMMIT,
                 "Committing a.pem.\nSuccess!",
             ],
             "Used",
             ok,
             &[SET, COMMIT],
         ),
-        (
-            &[LOCKED, LOCKED, LOCKED, LOCKED, LOCKED, LOCKED],
-            "Used",
-            Outcome::Rejected,
-            &[SET, ABORT],
-        ),
+        (&[LOCKED; 100], "Used", Outcome::Rejected, &[SET, ABORT]),
     ];
     for (answers, status, outcome, commands) in table {
         let seen = played(&with_path("cert_set", "a.pem"), answers, status);

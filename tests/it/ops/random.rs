@@ -2,6 +2,7 @@
 //! afterwards agree with it. A failing seed is in the message.
 
 use super::*;
+use crate::support::dice::Dice;
 use haptic_agent::haproxy::deletes::{Policy, pass};
 use haptic_agent::haproxy::readback::{Verdict, read_back};
 use std::collections::BTreeMap;
@@ -10,21 +11,6 @@ const MAP: &str = "maps/host.map";
 const SEQUENCES: u64 = 10;
 const SOAK_SEQUENCES: u64 = 170;
 const BATCHES: usize = 6;
-
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % sides as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.roll(from.len())]
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
@@ -202,7 +188,7 @@ fn entries(bench: &Bench) -> Vec<(String, String)> {
 }
 
 fn sequence(bench: &mut Bench, seed: u64) {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut dice = Dice::new(seed);
     let mut model = Model::new();
     bench.write(MAP, model.file());
     for number in 0..BATCHES {

@@ -79,7 +79,11 @@ impl Consul {
     /// Deletes a key.
     pub(crate) fn delete(&self, key: &str) {
         let (status, body) = self.call(Method::Delete, &kv(key), b"");
-        assert_eq!((status, body.as_str().trim()), (200, "true"), "delete {key}");
+        assert_eq!(
+            (status, body.as_str().trim()),
+            (200, "true"),
+            "delete {key}"
+        );
     }
 
     /// Any request of the root token: status and body.
@@ -103,9 +107,8 @@ impl Consul {
         let (status, said) = self.call(Method::Put, &target, policy.as_bytes());
         assert_eq!(status, 200, "{said}");
         if id.is_none() {
-            let body = format!(
-                "{{\"SecretID\":\"{token}\",\"Policies\":[{{\"Name\":\"{name}\"}}]}}"
-            );
+            let body =
+                format!("{{\"SecretID\":\"{token}\",\"Policies\":[{{\"Name\":\"{name}\"}}]}}");
             let (status, said) = self.call(Method::Put, "/v1/acl/token", body.as_bytes());
             assert_eq!(status, 200, "{said}");
         }
@@ -118,8 +121,7 @@ impl Consul {
         assert_eq!(status, 200, "{said}");
         let accessor = serde_json::from_str::<serde_json::Value>(&said).unwrap();
         let accessor = accessor["AccessorID"].as_str().unwrap().to_owned();
-        let (status, said) =
-            self.call(Method::Delete, &format!("/v1/acl/token/{accessor}"), b"");
+        let (status, said) = self.call(Method::Delete, &format!("/v1/acl/token/{accessor}"), b"");
         assert_eq!(status, 200, "{said}");
     }
 
@@ -271,7 +273,10 @@ fn call(
     let origin = Origin::parse(&format!("http://{address}")).unwrap();
     let mut connection =
         Connection::open(&origin, Instant::now() + REQUEST, &Cancel::new()).ok()?;
-    let fields: Vec<_> = token.iter().map(|token| ("X-Consul-Token", *token)).collect();
+    let fields: Vec<_> = token
+        .iter()
+        .map(|token| ("X-Consul-Token", *token))
+        .collect();
     let request = Request {
         method,
         target,

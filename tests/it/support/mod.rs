@@ -15,9 +15,12 @@
 
 pub(crate) mod agent;
 pub(crate) mod certs;
+pub(crate) mod consul;
+pub(crate) mod dice;
 pub(crate) mod fake;
 pub(crate) mod haproxy;
 pub(crate) mod ports;
+pub(crate) mod proxy;
 pub(crate) mod servers;
 pub(crate) mod traffic;
 pub(crate) mod wait;

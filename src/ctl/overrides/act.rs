@@ -1,0 +1,300 @@
+//! Setting and ending overrides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::super::view::{Block, complain};
+use super::super::when::span;
+use super::Report;
+use super::sight::{Sights, Wanted};
+use super::store::{Change, Store, StoreError, Stored, Version};
+use super::watch;
+use crate::clock::{Clock as _, SystemClock};
+use crate::haproxy::Deadline;
+use crate::haproxy::wait::Backoff;
+use crate::responder::note::Note;
+use crate::responder::stamp::Stamp;
+use crate::responder::value::Value;
+
+/// An override that is only a step to another one ends by itself so much later than
+/// planned, in case this program does not live to take the next step.
+const STEP_GRACE: Duration = Duration::from_secs(60);
+
+/// What is to be set.
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    pub(super) value: Value,
+    pub(super) lasts: Option<Duration>,
+    pub(super) note: Note,
+}
+
+impl Order {
+    fn change(&self) -> Change {
+        let now = SystemClock.wall();
+        let until = self.lasts.map(|time| Stamp::of(now.plus(time)));
+        let note = Note {
+            at: Some(Stamp::of(now)),
+            ..self.note.clone()
+        };
+        Change {
+            value: self.value,
+            until,
+            note,
+        }
+    }
+}
+
+/// Writes a value under each key.
+pub(super) fn set(
+    store: &mut Store,
+    keys: &[String],
+    order: &Order,
+    sights: &Sights,
+    wait: Option<Duration>,
+) -> Report {
+    let mut report = Report::default();
+    watch::warn_of_unasked(sights, keys);
+    let change = order.change();
+    for key in keys {
+        let block = match replace(store, key, &change) {
+            Ok(before) => told(&change, before.as_ref()),
+            Err(error) => failed(&error),
+        };
+        report.keys.push((key.clone(), block));
+    }
+    if let Some(time) = wait {
+        let wanted = |_: &str| Wanted::Value(order.value);
+        watch::until_shown(&mut report, sights, &wanted, time);
+    }
+    report
+}
+
+/// Deletes the override of each key.
+pub(super) fn end(
+    store: &mut Store,
+    keys: &[String],
+    ramp: Option<Duration>,
+    sights: &Sights,
+    wait: Option<Duration>,
+) -> Report {
+    let mut report = Report::default();
+    let steps = match ramp {
+        Some(hold) => step_through_maint(store, keys, hold, sights, wait, &mut report),
+        None => BTreeMap::new(),
+    };
+    let mut weighed = Vec::new();
+    for key in keys {
+        // What failed on the way stays failed.
+        if report.keys.iter().any(|(done, _)| done == key) {
+            continue;
+        }
+        let block = match delete(store, key, steps.get(key)) {
+            Ok(Some(before)) => {
+                if matches!(before.entry.stored(), Ok(Value::Weight(_))) {
+                    weighed.push(key.clone());
+                }
+                let mut block = Block::new(true, format!("ended (was {})", words(&before)));
+                block.field("before", fields(Some(&before)));
+                block.field("after", Json::Null);
+                block
+            }
+            Ok(None) => {
+                let mut block = Block::new(true, "has no override");
+                block.field("before", Json::Null);
+                block.field("after", Json::Null);
+                block
+            }
+            Err(error) => failed(&error),
+        };
+        report.keys.push((key.clone(), block));
+    }
+    if let Some(time) = wait {
+        let wanted = |key: &str| Wanted::Gone {
+            weighed: weighed.iter().any(|other| other == key),
+        };
+        watch::until_shown(&mut report, sights, &wanted, time);
+    }
+    report
+}
+
+/// Puts what is drained into maintenance and lets HAProxy notice. Keys that cannot go
+/// this way are reported; of the others it returns what is stored now.
+fn step_through_maint(
+    store: &mut Store,
+    keys: &[String],
+    hold: Duration,
+    sights: &Sights,
+    wait: Option<Duration>,
+    report: &mut Report,
+) -> BTreeMap<String, Version> {
+    let patience = hold + wait.unwrap_or_default() + STEP_GRACE;
+    let mut stepped = Report::default();
+    let mut steps = BTreeMap::new();
+    for key in keys {
+        let step = match store.get(key) {
+            Ok(None) => continue,
+            Ok(Some(before)) => match before.entry.value_at(SystemClock.wall()) {
+                // Leaving either is no change, or a ramp already.
+                None | Some(Value::Maint) => continue,
+                Some(Value::Drain | Value::Weight(0)) => {
+                    let order = Order {
+                        value: Value::Maint,
+                        lasts: Some(patience),
+                        note: Note {
+                            why: Some("on the way back from drain".to_owned()),
+                            ..before.note.clone()
+                        },
+                    };
+                    step(store, key, &order.change(), &before.version)
+                }
+                Some(value @ (Value::Ready | Value::Weight(_))) => {
+                    let mut block = Block::new(false, format!("stays {value}"));
+                    block.line("it is in service, and a ramp would take it out first");
+                    block.next = Some(format!("hapticctl ready {key}"));
+                    block.field("error", "in service");
+                    report.keys.push((key.clone(), block));
+                    continue;
+                }
+            },
+            Err(error) => Err(error),
+        };
+        match step {
+            Ok(version) => {
+                steps.insert(key.clone(), version);
+                stepped.keys.push((key.clone(), Block::new(true, "maint")));
+            }
+            Err(error) => report.keys.push((key.clone(), failed(&error))),
+        }
+    }
+    if !stepped.keys.is_empty() {
+        complain(&format!(
+            "in maint for {}, then back: do not interrupt",
+            span(hold)
+        ));
+        let deadline = Deadline::after(hold);
+        let mut backoff = Backoff::default();
+        while backoff.pause(deadline) {}
+        if let Some(time) = wait {
+            let wanted = |_: &str| Wanted::Value(Value::Maint);
+            watch::until_shown(&mut stepped, sights, &wanted, time);
+        }
+    }
+    // A row that never showed maint comes back without a ramp; it comes back all the same.
+    for (key, block) in &stepped.keys {
+        if !block.good {
+            complain(&format!(
+                "{key} was not seen in maint, so it may come back without a ramp"
+            ));
+        }
+    }
+    steps
+}
+
+/// Replaces what was read, and reads what is there then.
+fn step(
+    store: &mut Store,
+    key: &str,
+    change: &Change,
+    before: &Version,
+) -> Result<Version, StoreError> {
+    store.put(key, change, Some(before))?;
+    match store.get(key)? {
+        Some(now) if now.entry.stored() == Ok(change.value) => Ok(now.version),
+        Some(_) | None => Err(StoreError::Changed),
+    }
+}
+
+/// Reads, then replaces exactly that.
+fn replace(store: &mut Store, key: &str, change: &Change) -> Result<Option<Stored>, StoreError> {
+    let before = store.get(key)?;
+    store.put(key, change, before.as_ref().map(|stored| &stored.version))?;
+    Ok(before)
+}
+
+/// Deletes what is there, or only what was left there by a step.
+fn delete(
+    store: &mut Store,
+    key: &str,
+    left: Option<&Version>,
+) -> Result<Option<Stored>, StoreError> {
+    let Some(before) = store.get(key)? else {
+        return Ok(None);
+    };
+    store.delete(key, left.unwrap_or(&before.version))?;
+    Ok(Some(before))
+}
+
+fn told(change: &Change, before: Option<&Stored>) -> Block {
+    let was = before.map_or("absent".to_owned(), words);
+    let until = change.until.map_or(String::new(), |until| {
+        let left = change
+            .note
+            .at
+            .map_or(0, |at| until.seconds().saturating_sub(at.seconds()));
+        format!(
+            " until {until}, {} from now",
+            span(Duration::from_secs(left))
+        )
+    });
+    let mut block = Block::new(true, format!("{}{until} (was {was})", change.value));
+    block.field("before", fields(before));
+    block.field(
+        "after",
+        json!({
+            "value": change.value.to_string(),
+            "until": change.until.map(|until| until.to_string()),
+            "by": change.note.by,
+            "why": change.note.why,
+        }),
+    );
+    block
+}
+
+fn failed(error: &StoreError) -> Block {
+    let mut block = Block::new(false, "not changed");
+    if let StoreError::Unknown { .. } = error {
+        block.title = "may have been changed".to_owned();
+    }
+    block.line(error.to_string());
+    block.field("error", error.to_string());
+    block
+}
+
+/// An override in a few words.
+pub(super) fn words(stored: &Stored) -> String {
+    let mut text = match stored.entry.stored() {
+        Ok(value) => value.to_string(),
+        Err(_) => "an invalid value".to_owned(),
+    };
+    if let Some(until) = stored.entry.until() {
+        text += &format!(" until {until}");
+    }
+    if let Some(by) = &stored.note.by {
+        text += &format!(", by {by}");
+    }
+    if let Some(why) = &stored.note.why {
+        text += &format!(": {why}");
+    }
+    text
+}
+
+/// An override for programs.
+pub(super) fn fields(stored: Option<&Stored>) -> Json {
+    let Some(stored) = stored else {
+        return Json::Null;
+    };
+    let (value, invalid) = match stored.entry.stored() {
+        Ok(value) => (Some(value.to_string()), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    json!({
+        "value": value,
+        "invalid": invalid,
+        "until": stored.entry.until().map(|until| until.to_string()),
+        "by": stored.note.by,
+        "why": stored.note.why,
+        "at": stored.note.at.map(|at| at.to_string()),
+    })
+}

@@ -1,0 +1,10 @@
+//! Changes without a reload, through whole applies: a model of what should be, composed
+//! into files and ops, and a look at worker, disk and traffic after each apply.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+mod kinds;
+mod look;
+mod random;
+mod rig;
+mod world;

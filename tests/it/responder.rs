@@ -1,0 +1,14 @@
+//! The agent-check responder, as its peers meet it: raw sockets, real HAProxy of three
+//! branches, a real process.
+
+mod connection;
+mod consul;
+mod coverage;
+mod frozen;
+mod kit;
+mod ops;
+mod process;
+mod replies;
+mod scarce;
+mod slowstart;
+mod whole;
