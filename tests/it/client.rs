@@ -5,4 +5,5 @@ mod classes;
 mod http;
 #[cfg(feature = "testkit")]
 mod push;
+mod real;
 mod script;

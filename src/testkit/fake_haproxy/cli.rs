@@ -38,6 +38,8 @@ pub(super) enum Done {
         text: String,
         slowly: bool,
     },
+    /// These bytes without any framing; the rest of the line is dropped.
+    Raw(String),
     /// The connection ends without a word.
     Close,
 }
@@ -56,6 +58,8 @@ pub(super) struct Session<'a, C> {
     idle_limit: Option<Duration>,
     /// The last command was the last of the connection.
     over: bool,
+    /// The rest of the line is dropped.
+    dropped: bool,
 }
 
 /// A whole command line with what belongs to it.
@@ -94,6 +98,7 @@ impl<'a, C: Commands> Session<'a, C> {
             bytewise: false,
             idle_limit,
             over: false,
+            dropped: false,
         }
     }
 
@@ -131,7 +136,7 @@ impl<'a, C: Commands> Session<'a, C> {
                 self.say("+ ".repeat(payload.lines + 1).as_bytes());
             }
             self.command(words, payload.map(|payload| payload.text.as_str()));
-            if self.over {
+            if self.over || std::mem::take(&mut self.dropped) {
                 return;
             }
             if self.interactive && self.hub.version == Version::V3_0 {
@@ -192,6 +197,10 @@ impl<'a, C: Commands> Session<'a, C> {
             Done::Close => {
                 self.over = true;
                 return;
+            }
+            Done::Raw(text) => {
+                self.dropped = true;
+                return self.say(text.as_bytes());
             }
             Done::Last { text, slowly } => {
                 self.over = true;

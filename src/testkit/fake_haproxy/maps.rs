@@ -58,7 +58,6 @@ pub(super) fn add(model: &mut Model, words: &[String], payload: Option<&str>) ->
         Some(version) => version,
         None => map.current,
     };
-    let lost = version < map.current;
     let mut rest = text.as_str();
     while !rest.is_empty() {
         // A key goes up to the next blank, whatever line that is on.
@@ -74,8 +73,8 @@ pub(super) fn add(model: &mut Model, words: &[String], payload: Option<&str>) ->
             key: key.to_owned(),
             value: value.trim_start_matches([' ', '\t']).to_owned(),
         };
-        // An already superseded version takes it silently and has it nowhere.
-        if let Some(map) = find(model, name).filter(|_| !lost) {
+        // A superseded version takes it silently too; no lookup sees it.
+        if let Some(map) = find(model, name) {
             map.entries.push(entry);
         }
     }
@@ -159,12 +158,12 @@ pub(super) fn clear(model: &mut Model, words: &[String], branch: Version) -> Rep
     let Some(map) = find(model, words.word(0)) else {
         return Reply::err(UNKNOWN);
     };
-    let version = match words.version {
-        // It does nothing there, and a later commit installs the version.
-        Some(_) if branch == Version::V3_4 => return Reply::Silent,
-        Some(version) => version,
-        None => map.current,
-    };
+    let version = words.version.unwrap_or(map.current);
+    // It looks at the oldest version that has entries, and at no other.
+    let older = map.entries.iter().any(|entry| entry.version < version);
+    if branch == Version::V3_4 && older {
+        return Reply::Silent;
+    }
     map.entries.retain(|entry| entry.version != version);
     Reply::Silent
 }

@@ -50,11 +50,9 @@ impl Master<'_> {
         let current = self.hub.current();
         let own = format!("@!{}", current.pid);
         if prefix != "@1" && prefix != own {
-            let text = format!("Can't find the target PID matching the prefix '{prefix}'\n");
-            return Done::Last {
-                text,
-                slowly: false,
-            };
+            return Done::Raw(format!(
+                "Can't find the target PID matching the prefix '{prefix}'\n"
+            ));
         }
         let mut worker = Worker {
             hub: self.hub,

@@ -33,8 +33,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Not modelled: traffic (sessions are numbers that a test sets), checks, the bytes of
-//! certificates (a PEM has a certificate and a key or not), ACLs, other levels than admin.
+//! Not modelled: traffic (sessions are numbers that a test sets), checks, what is inside a
+//! certificate beyond its serial number, ACLs, other levels than admin.
 
 use std::fmt;
 use std::fs;
@@ -45,12 +45,15 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+mod backends;
 mod cli;
+mod crt_lists;
 mod faults;
 mod hub;
 mod maps;
 mod master;
 mod model;
+mod pem;
 mod reply;
 mod servers;
 mod tls;

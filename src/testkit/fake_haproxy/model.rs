@@ -7,6 +7,8 @@
 
 use std::time::Instant;
 
+use super::pem::Pem;
+
 /// A branch of HAProxy; each lacks or answers some commands differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -127,13 +129,14 @@ impl Model {
         self.next_entry
     }
 
-    /// A certificate with its key, unused until a bind or a crt-list names it.
+    /// A certificate with the content of its file, unused until a bind or a crt-list names
+    /// it.
     #[must_use]
-    pub fn cert(mut self, name: &str) -> Self {
+    pub fn cert(mut self, name: &str, file: &str) -> Self {
         self.certs.push(Cert {
             name: name.to_owned(),
-            has_cert: true,
-            has_key: true,
+            pem: Pem::read(file),
+            from_file: true,
         });
         self
     }
@@ -425,16 +428,16 @@ impl Bind {
 #[derive(Debug, Clone)]
 pub(super) struct Cert {
     pub(super) name: String,
-    pub(super) has_cert: bool,
-    pub(super) has_key: bool,
+    pub(super) pem: Pem,
+    /// HAProxy read it when it started.
+    pub(super) from_file: bool,
 }
 
 /// The one certificate transaction.
 #[derive(Debug, Clone)]
 pub(super) struct CertTransaction {
     pub(super) name: String,
-    pub(super) has_cert: bool,
-    pub(super) has_key: bool,
+    pub(super) pem: Pem,
 }
 
 /// A CA file, or the one CA transaction.
