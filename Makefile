@@ -6,7 +6,7 @@ DESTDIR ?=
 
 CARGO ?= cargo
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4
+WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4 consul
 PAGES := man/haptic-agent.8 man/haptic-responder.7 man/hapticctl.1
 # Tests need the fakes too; one set of features builds once.
 FAKES := --features testkit
@@ -23,7 +23,7 @@ help: ## this list
 build: ## the release binaries, target/release/haptic-agent and hapticctl
 	$(CARGO) build --release --locked
 
-test: servers ## everything, against real HAProxy 3.0, 3.2 and 3.4
+test: servers ## everything, against real HAProxy 3.0, 3.2, 3.4 and Consul
 	$(CARGO) test --locked $(FAKES)
 
 check: lint ## format, lints, documentation, manual pages, help texts
@@ -80,7 +80,7 @@ install: ## binaries, manual pages, completions and systemd units into DESTDIR P
 	target/release/hapticctl completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hapticctl'
 	target/release/hapticctl completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hapticctl.fish'
 
-servers: ## real HAProxy versions in SERVERS (target/servers)
+servers: ## real HAProxys and Consul in SERVERS (target/servers)
 	tests/get-servers $(SERVERS) $(WANTED)
 
 clean: ## removes target, the servers with it

@@ -8,7 +8,9 @@ use std::fmt::{self, Write};
 
 use super::exit::Exit;
 use super::help::counted;
-use super::table::{CTL_COMMANDS, CTL_ENV, CTL_FLAGS, Command, DAEMON, EnvVar, Flag, RESPOND};
+use super::table::{
+    CTL_COMMANDS, CTL_ENV, CTL_FLAGS, Command, DAEMON, EnvVar, Flag, OVERRIDE_ENV, RESPOND,
+};
 use crate::metrics;
 use crate::responder;
 
@@ -76,6 +78,7 @@ pub fn ctl_blocks() -> Vec<Block> {
         ("SYNOPSIS", synopses),
         ("OPTIONS", flag_list(CTL_FLAGS)),
         ("ENVIRONMENT", variables(CTL_ENV)),
+        ("CONSUL", variables(OVERRIDE_ENV)),
         ("EXIT", code_list(codes)),
     ]
 }

@@ -108,7 +108,7 @@ impl fmt::Display for Stamp {
 }
 
 fn leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
 fn days_in(year: u64, month: u64) -> u64 {

@@ -6,7 +6,7 @@ use super::{Command, Count, EnvVar, Flag, Operand};
 /// `hapticctl drain`
 pub const DRAIN: Command<CtlFlag> = command(
     "hapticctl drain",
-    "Takes servers out of balancing: no new connections, wherever a responder answers.",
+    "Takes servers out of balancing: no new connections, on every load balancer.",
     KEYS,
     &[
         CONSUL_ADDR,
@@ -78,7 +78,7 @@ pub const WEIGHT: Command<CtlFlag> = command(
 /// `hapticctl ready`
 pub const READY: Command<CtlFlag> = command(
     "hapticctl ready",
-    "Ends overrides: the servers are in service again, unless another key says otherwise.",
+    "Ends overrides: servers are in service again, unless another key says no.",
     KEYS,
     &[
         CONSUL_ADDR,
@@ -102,7 +102,7 @@ pub const READY: Command<CtlFlag> = command(
 /// `hapticctl overrides`
 pub const OVERRIDES: Command<CtlFlag> = command(
     "hapticctl overrides",
-    "Shows every override: value, age, end, who and why, and whether a row asks for it.",
+    "Shows every override: value, age, end, who and why, and who asks for it.",
     &[],
     &[
         CONSUL_ADDR,

@@ -1,7 +1,7 @@
 //! Whether an override has arrived: asked of responders (their coverage) and of HAProxy
 //! itself (its stats socket). What was seen is judged by pure functions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -180,8 +180,8 @@ impl RowView {
 }
 
 /// All rows of a worker.
-pub(super) fn rows(socket: &PathBuf) -> Result<Vec<ServerRow>, String> {
-    let worker = WorkerSocket::new(socket.clone());
+pub(super) fn rows(socket: &Path) -> Result<Vec<ServerRow>, String> {
+    let worker = WorkerSocket::new(socket.to_path_buf());
     servers_state::read_all(&worker, Deadline::after(LOOK))
         .map_err(|error| format!("{}: {error}", socket.display()))
 }

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_first_integer_behind_the_version() {
         // SEQUENCE { SEQUENCE { [0] { INTEGER 2 }, INTEGER 0x00C0FFEE } }
-        let der = [
+        let der: [u8; 15] = [
             0x30, 13, 0x30, 11, 0xa0, 3, 2, 1, 2, 2, 4, 0, 0xc0, 0xff, 0xee,
         ];
         let mut text = String::new();

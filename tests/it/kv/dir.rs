@@ -281,7 +281,7 @@ fn a_storm_of_renames_deletes_nothing() {
             let begin = SystemClock.now();
             while !stop.load(Ordering::SeqCst) && begin.elapsed() < PATIENCE {
                 let beside = path.join(".beside");
-                let value = if (turn / 200).is_multiple_of(2) {
+                let value = if (turn / 200) % 2 == 0 {
                     "maint"
                 } else {
                     "drain"

@@ -131,7 +131,11 @@ impl Watched {
     pub(crate) fn until(&self, what: &str, mut holds: impl FnMut(&KvSnapshot) -> bool) {
         wait::until_ok(what, PATIENCE, || {
             let now = self.snapshot();
-            if holds(&now) { Ok(()) } else { Err(now) }
+            if holds(&now) {
+                Ok(())
+            } else {
+                Err(Box::new(now))
+            }
         });
     }
 }

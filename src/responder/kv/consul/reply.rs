@@ -133,7 +133,7 @@ pub(super) fn listed(
 /// Base64 of the standard alphabet with its padding; `None` for anything else.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
+    if text.len() % 4 != 0 {
         return None;
     }
     let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('='));
