@@ -4,7 +4,6 @@
 //! one command a line, no payload mark where none is meant, payloads that end. What a
 //! command means, and whether its words are right, is not looked at.
 
-use super::version::HaproxyVersion;
 use crate::wire::limits::{MAX_COMMAND_LINE_BYTES, MAX_COMMAND_WORDS, MAX_PAYLOAD_BYTES};
 use std::error::Error;
 use std::fmt;
@@ -17,20 +16,6 @@ const TERMINATOR: &str = "E_O_F";
 /// One line of a payload. A line larger than HAProxy's buffer never completes on 3.4
 /// and keeps a thread busy for ever.
 pub const MAX_PAYLOAD_LINE_BYTES: usize = 12 * 1024;
-/// A payload command from 3.4 on, below its own limit of 128 KiB
-/// (`tune.cli.max-payload-size`).
-pub const MAX_PAYLOAD_BYTES_3_4: usize = 120 * 1024;
-
-/// What one payload command may have in all, line and terminator included.
-#[must_use]
-pub fn payload_budget(version: &HaproxyVersion) -> usize {
-    if version.at_least(3, 4) {
-        MAX_PAYLOAD_BYTES_3_4
-    } else {
-        MAX_PAYLOAD_BYTES
-    }
-}
-
 /// The bytes of one command, its last LF included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
@@ -59,7 +44,7 @@ impl Command {
     }
 
     /// A command with a payload: `text <<E_O_F`, `body`, `E_O_F`. A body whose last line
-    /// is open gets an LF. `budget` is that of [`payload_budget`].
+    /// is open gets an LF. It has `budget` bytes in all, [`MAX_PAYLOAD_BYTES`] at most.
     ///
     /// # Errors
     ///
@@ -68,6 +53,7 @@ impl Command {
     pub fn with_payload(text: &str, body: &[u8], budget: usize) -> Result<Self, CommandFault> {
         check_line(text, 1)?;
         check_body(body)?;
+        let budget = budget.min(MAX_PAYLOAD_BYTES);
         let mut bytes = format!("{text} <<{TERMINATOR}\n").into_bytes();
         bytes.extend_from_slice(body);
         if !body.ends_with(b"\n") {
@@ -309,7 +295,7 @@ mod tests {
 
     #[test]
     fn payloads_that_would_not_end_are_refused() {
-        let with = |body: &[u8]| Command::with_payload("x", body, MAX_PAYLOAD_BYTES_3_4);
+        let with = |body: &[u8]| Command::with_payload("x", body, MAX_PAYLOAD_BYTES);
         let line = |bytes: usize| "x".repeat(bytes - 1).into_bytes();
         assert!(with(b"a\n\nb\n").is_ok());
         assert!(with(b"E_O_F x\n E_O_F\n").is_ok());
@@ -336,13 +322,5 @@ mod tests {
                 budget: exact - 1
             })
         );
-    }
-
-    #[test]
-    fn the_payload_budget_grows_with_3_4() {
-        let budget = |text: &str| payload_budget(&text.parse().unwrap());
-        assert_eq!(budget("3.0.11"), MAX_PAYLOAD_BYTES);
-        assert_eq!(budget("3.3.13"), MAX_PAYLOAD_BYTES);
-        assert_eq!(budget("3.4.0"), MAX_PAYLOAD_BYTES_3_4);
     }
 }

@@ -11,7 +11,7 @@ use super::touched::Touched;
 use super::typed::{AdminState, TypedOp};
 use super::{Fault, NotExecutable, Outcome, map_file, pem};
 use crate::haproxy::batch::Batch;
-use crate::haproxy::command::{Command, payload_budget};
+use crate::haproxy::command::Command;
 use crate::haproxy::deletes::{DeleteRequest, Key, ObjectKind, Queue};
 use crate::haproxy::version::HaproxyVersion;
 use crate::wire::limits::{
@@ -507,13 +507,15 @@ impl<'a> Compiler<'a> {
         self.content.read(path.as_str()).map_err(Fault::invalid)
     }
 
-    /// What a PEM payload's body may have.
-    fn pem_room(&self, path: &RuntimePath) -> usize {
-        payload_budget(self.version).saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES)
+    /// What a PEM payload's body may have: on 3.4 as well, where more is possible. It
+    /// enlarges its buffer when 16 KiB are full, overlooks a terminator that comes with
+    /// the next read, and waits for another one until the session's end.
+    fn pem_room(path: &RuntimePath) -> usize {
+        MAX_PAYLOAD_BYTES.saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES)
     }
 
     fn certificate(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        let pem = pem::certificate(&self.file(path)?, self.pem_room(path))?;
+        let pem = pem::certificate(&self.file(path)?, Self::pem_room(path))?;
         self.segments.push(Segment::Cert(CertProgram {
             op: at,
             path: path.clone(),
@@ -529,10 +531,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn authority(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        // A bundle can be cut anywhere between certificates, so no piece needs more than
-        // what one segment of the socket carries.
-        let room = MAX_PAYLOAD_BYTES.saturating_sub(path.as_str().len() + PAYLOAD_FRAME_BYTES);
-        let bundle = pem::bundle(&self.file(path)?, room)?;
+        let bundle = pem::bundle(&self.file(path)?, Self::pem_room(path))?;
         self.segments.push(Segment::Ca(CaProgram {
             op: at,
             path: path.clone(),
