@@ -53,7 +53,7 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
     block.field("verdict", json!(decision.verdict));
     block.field("decision", json!(decision));
     block.field("applied_plan_id", state.applied_plan_id.as_str());
-    reasons(&mut block, decision);
+    reasons(&mut block, decision, MAX_SHOWN);
     changes(&mut block, decision);
     for op in decision.ops.iter().take(MAX_SHOWN) {
         let object = op
@@ -64,7 +64,7 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
             .unwrap_or_default();
         block.line(format!("command {} {object}", op.kind));
     }
-    more(&mut block, decision.ops.len(), "command");
+    more(&mut block, decision.ops.len(), MAX_SHOWN, "command");
     if state.reload_pending_at.is_some() {
         block.line("a reload is pending there: it will load this set too");
     }
@@ -95,8 +95,8 @@ pub(super) fn title(decision: &Decision) -> String {
 }
 
 /// Why, those that decide first.
-pub(super) fn reasons(block: &mut Block, decision: &Decision) {
-    for reason in decision.reasons.iter().take(MAX_SHOWN) {
+pub(super) fn reasons(block: &mut Block, decision: &Decision, most: usize) {
+    for reason in decision.reasons.iter().take(most) {
         let verdict = match reason.needs {
             Verdict::Noop => "nothing",
             Verdict::FileOnly => "file",
@@ -108,7 +108,7 @@ pub(super) fn reasons(block: &mut Block, decision: &Decision) {
             None => format!("{verdict}: {}", reason.text),
         });
     }
-    more(block, decision.reasons.len(), "reason");
+    more(block, decision.reasons.len(), most, "reason");
 }
 
 fn changes(block: &mut Block, decision: &Decision) {
@@ -120,16 +120,14 @@ fn changes(block: &mut Block, decision: &Decision) {
         };
         block.line(format!("{sign} {}", file.path));
     }
-    more(block, decision.files.len(), "file");
+    more(block, decision.files.len(), MAX_SHOWN, "file");
 }
 
-fn more(block: &mut Block, count: usize, what: &str) {
-    let rest = count.saturating_sub(MAX_SHOWN);
+fn more(block: &mut Block, count: usize, shown: usize, what: &str) {
+    let rest = count.saturating_sub(shown);
     if rest > 0 {
-        block.line(format!(
-            "and {} more; -o json lists all",
-            words::counted(rest, what)
-        ));
+        let what = words::counted(rest, what);
+        block.line(format!("and {what} besides; -o json lists all"));
     }
 }
 

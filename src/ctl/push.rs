@@ -9,6 +9,9 @@ use crate::cli::ctl::PushFlags;
 use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed};
 use crate::wire::result::ResultMode;
 
+/// Reasons that are told after the fact; a plan tells more.
+const MAX_REASONS: usize = 4;
+
 pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let options = PushOptions {
         by: who(),
@@ -69,7 +72,7 @@ fn done(pushed: &Pushed) -> Block {
     match &pushed.outcome {
         Outcome::Unchanged => {}
         Outcome::Applied => {
-            plan::reasons(&mut block, &pushed.decision);
+            plan::reasons(&mut block, &pushed.decision, MAX_REASONS);
             for failed in pushed.result.iter().flat_map(|result| {
                 result
                     .op_results

@@ -24,6 +24,8 @@ pub struct Row<'a> {
     pub filters: Vec<&'a [u8]>,
     /// Words between the name and the bracket, which the loader drops with a warning.
     pub dropped: Vec<&'a [u8]>,
+    /// Its bracket is not closed, so that what was meant to be options are filters.
+    pub unclosed: bool,
 }
 
 /// A line that the loader refuses, and the whole configuration with it.
@@ -84,7 +86,7 @@ fn row(text: &[u8], line: usize, open: bool) -> Result<Option<Row<'_>>, &'static
     if text.len() >= MAX_LINE_BYTES {
         return Err("has more than 65534 bytes");
     }
-    if matches!(text.first(), Some(b'#' | b'\r')) && !open {
+    if matches!(text.first(), Some(b'#' | b'\r')) {
         return Ok(None);
     }
     if open {
@@ -96,7 +98,8 @@ fn row(text: &[u8], line: usize, open: bool) -> Result<Option<Row<'_>>, &'static
             false => Ok(plain(text, line)),
         };
     };
-    let (options, filters) = bracket(rest, b']').ok_or("has a [ that is not closed")?;
+    let closed = bracket(rest, b']');
+    let (options, filters) = closed.unwrap_or((&[], rest));
     if start.contains(&b']') {
         return Err("has a ] before its [");
     }
@@ -114,6 +117,7 @@ fn row(text: &[u8], line: usize, open: bool) -> Result<Option<Row<'_>>, &'static
         options: words(options).collect(),
         filters: words(filters).collect(),
         dropped: before.collect(),
+        unclosed: closed.is_none(),
     }))
 }
 
@@ -126,6 +130,7 @@ fn plain(text: &[u8], line: usize) -> Option<Row<'_>> {
         options: Vec::new(),
         filters: words.collect(),
         dropped: Vec::new(),
+        unclosed: false,
     })
 }
 
@@ -173,6 +178,7 @@ mod tests {
             ("\n \t\n\r\n", &[]),
             ("# c\na.pem\n", &["a.pem|||"]),
             ("#[\n", &[]),
+            ("# open", &[]),
             (" # x\n", &["#||x|"]),
             ("a.pem\r\n", &["a.pem|||"]),
             ("\ta.pem  *.x !y.x\n", &["a.pem||*.x,!y.x|"]),
@@ -181,6 +187,7 @@ mod tests {
             ("a.pem []\n", &["a.pem|||"]),
             ("a.pem f [alpn h2] x\n", &["a.pem|alpn,h2|x|f"]),
             ("a b # c\n", &["a||b,#,c|"]),
+            ("a [x y\n", &["a||x,y|"]),
             ("a\nb\n", &["a|||", "b|||"]),
         ];
         for (file, wanted) in table {
@@ -193,9 +200,8 @@ mod tests {
         for (file, line) in [
             ("a.pem", 1),
             ("a\nb", 2),
-            ("# open", 1),
+            ("a\n \t", 2),
             ("[alpn h2]\n", 1),
-            ("a [x\n", 1),
             ("a x]\n", 1),
             ("a ] [x]\n", 1),
             ("a [x] [y]\n", 1),

@@ -33,14 +33,16 @@ pub fn parse(file: &[u8]) -> Result<Vec<Entry<'_>>, Fault> {
 }
 
 /// The same entries one after the other, with one line in memory.
-pub(crate) struct Reader<R> {
+#[derive(Debug)]
+pub struct Reader<R> {
     file: R,
     line: Vec<u8>,
     number: usize,
 }
 
 impl<R: BufRead> Reader<R> {
-    pub(crate) fn new(file: R) -> Self {
+    /// From the file's beginning.
+    pub fn new(file: R) -> Self {
         Self {
             file,
             line: Vec::new(),
@@ -48,8 +50,12 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The next entry; faults in the words of [`parse`], and what the system says.
-    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry<'_>>, String> {
+    /// The next entry, `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Faults in the words of [`parse`], and what the system says.
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, String> {
         loop {
             self.line.clear();
             self.number += 1;

@@ -297,3 +297,50 @@ impl Metrics {
 fn to_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::kv::KvStatus;
+    use super::*;
+    use crate::clock;
+
+    fn render(with_process: bool) -> String {
+        let seen = Seen {
+            kv: KvStatus::new(Arc::clone(&clock::system())).snapshot(),
+            overrides: By::default(),
+            rows: By::default(),
+            unasked: 0,
+            evicted: 0,
+        };
+        Metrics::default().render(&seen, with_process)
+    }
+
+    fn families(text: &str) -> Vec<&str> {
+        let types = text.lines().filter_map(|l| l.strip_prefix("# TYPE "));
+        types.filter_map(|l| l.split(' ').next()).collect()
+    }
+
+    #[test]
+    fn every_family_is_shown_in_order_with_help() {
+        let text = render(true);
+        let names: Vec<&str> = FAMILIES.iter().map(|f| f.name).collect();
+        assert_eq!(families(&text), names);
+        for family in FAMILIES {
+            assert!(family.help.ends_with('.'), "{}", family.name);
+            let sample = |line: &str| line.starts_with(family.name);
+            assert!(text.lines().any(sample), "{}", family.name);
+        }
+        let own: Vec<&str> = OWN_FAMILIES.iter().map(|f| f.name).collect();
+        assert_eq!(families(&render(false)), own);
+    }
+
+    #[test]
+    fn before_the_first_event_everything_is_zero_but_the_version() {
+        for line in render(false).lines().filter(|l| !l.starts_with('#')) {
+            let zero = line.ends_with(" 0") || line.starts_with("haptic_responder_build_info");
+            assert!(zero, "{line}");
+        }
+    }
+}

@@ -5,4 +5,6 @@ mod classes;
 mod http;
 #[cfg(feature = "testkit")]
 mod push;
+mod real;
 mod script;
+mod sending;

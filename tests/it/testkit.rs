@@ -1,5 +1,9 @@
 //! The fakes of the test kit against what they stand for.
 
+mod config;
+mod fake_agent;
+mod faults;
 mod kit;
 mod parity;
 mod sides;
+mod transcripts;

@@ -393,7 +393,7 @@ pub(super) const OUTPUT: Flag<CtlFlag> = Flag::option(
      .Ql text\n\
      for people,\n\
      .Ql json\n\
-     for programs, one document on standard output whatever happened.",
+     for programs, one document on standard output unless the exit status is 2.",
 )
 .letter('o')
 .common();

@@ -65,6 +65,7 @@ mod words;
 
 pub use record::{Address, Backend, Records, Server, ServerState};
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 
@@ -168,6 +169,22 @@ impl Declared {
     /// What stands outside of the generated text.
     pub(crate) fn skeleton(&self) -> [&[u8]; 2] {
         [&self.head, &self.tail]
+    }
+
+    /// Profiles that no `defaults` line of the configuration names, each once.
+    pub(crate) fn missing_profiles(&self) -> BTreeSet<&str> {
+        let named: BTreeSet<&[u8]> = words::directives(self.skeleton())
+            .filter(|(word, _)| *word == b"defaults")
+            .filter_map(|(_, rest)| rest.split(u8::is_ascii_whitespace).next())
+            .collect();
+        let wanted = self
+            .records
+            .0
+            .values()
+            .map(|backend| backend.profile.as_str());
+        wanted
+            .filter(|profile| !named.contains(profile.as_bytes()))
+            .collect()
     }
 
     /// The declared backends, profiles folded in.

@@ -5,6 +5,7 @@
 //! once. A server is never renamed, an order never repaired: what the next reload would
 //! make of the text is what the ops make of the worker.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keywords::runtime_fault;
@@ -65,13 +66,8 @@ pub(crate) fn compose(old: &Records, context: &Context<'_>) -> Result<BackendOps
     let records = context.declared.records();
     let mut composer = Composer {
         context,
-        elsewhere: Mentions::of(
-            context
-                .declared
-                .skeleton()
-                .into_iter()
-                .chain(records.texts()),
-        ),
+        elsewhere: OnceCell::new(),
+        lines: OnceCell::new(),
         ops: BackendOps::default(),
         reloads: Vec::new(),
     };
@@ -140,15 +136,46 @@ fn is_dynamic(balance: &str, consistent_hash: bool) -> bool {
     }
 }
 
+/// What stands in the configuration outside of the declared backends, wherever it is.
+struct Lines {
+    default_server: bool,
+    /// A static balancing.
+    balance: Option<String>,
+}
+
 struct Composer<'a> {
     context: &'a Context<'a>,
-    /// The names outside of server lines.
-    elsewhere: Mentions<'a>,
+    /// The names outside of server lines; looked for when first asked.
+    elsewhere: OnceCell<Mentions<'a>>,
+    /// Lines of the skeleton that bear on every server; likewise.
+    lines: OnceCell<Lines>,
     ops: BackendOps,
     reloads: Vec<String>,
 }
 
-impl Composer<'_> {
+impl<'a> Composer<'a> {
+    fn elsewhere(&self) -> &Mentions<'a> {
+        self.elsewhere.get_or_init(|| {
+            let declared = self.context.declared;
+            let texts = declared.records().texts();
+            Mentions::of(declared.skeleton().into_iter().chain(texts))
+        })
+    }
+
+    fn lines(&self) -> &Lines {
+        self.lines.get_or_init(|| {
+            let skeleton = || directives(self.context.declared.skeleton());
+            let text = |rest: &[u8]| String::from_utf8_lossy(rest).into_owned();
+            Lines {
+                default_server: skeleton().any(|(word, _)| word == b"default-server"),
+                balance: skeleton()
+                    .filter(|(word, _)| *word == b"balance")
+                    .map(|(_, rest)| text(rest))
+                    .find(|balance| !is_dynamic(balance, false)),
+            }
+        })
+    }
+
     fn reload(&mut self, why: impl Into<String>) {
         self.reloads.push(why.into());
     }
@@ -161,7 +188,7 @@ impl Composer<'_> {
                 "backend {name} has a balance, hash_type or lines of its own, and HAProxy adds backends at runtime only as their profile is; put them into a defaults section and name that as its profile"
             ));
         }
-        if self.elsewhere.name(name) {
+        if self.elsewhere().name(name) {
             self.reload(format!(
                 "the configuration mentions {name} outside of the declared backends, so HAProxy has to check it"
             ));
@@ -199,7 +226,7 @@ impl Composer<'_> {
 
     fn removed(&mut self, name: &str, backend: &Backend) {
         self.whole_backends(name, "removed");
-        if self.elsewhere.name(name) {
+        if self.elsewhere().name(name) {
             self.reload(format!(
                 "the configuration mentions {name} outside of the declared backends, so HAProxy has to check that it can go"
             ));
@@ -280,7 +307,7 @@ impl Composer<'_> {
         let own = Mentions::of(lines);
         for server in gone {
             let label = format!("{name}/{}", server.name);
-            if own.name(&server.name) || self.elsewhere.pair(name, &server.name) {
+            if own.name(&server.name) || self.elsewhere().pair(name, &server.name) {
                 self.reload(format!(
                     "the configuration mentions server {label} elsewhere, so HAProxy has to check that it can go"
                 ));
@@ -298,14 +325,9 @@ impl Composer<'_> {
                 "backend {name} balances by `{balance}`, and HAProxy takes servers in and out at runtime only with roundrobin, leastconn, first, random or a hash with `hash-type consistent`; spare slots can change their address there"
             )),
             None => {
-                let skeleton = self.context.declared.skeleton();
-                let fixed = directives(skeleton).find(|(word, rest)| {
-                    *word == b"balance" && !is_dynamic(&String::from_utf8_lossy(rest), false)
-                });
-                if let Some((_, rest)) = fixed {
+                if let Some(balance) = self.lines().balance.clone() {
                     self.reload(format!(
-                        "the configuration has a line `balance {}`, and nothing says whether backend {name} has it; say `balance` in its profile in {BACKENDS_FILE}",
-                        String::from_utf8_lossy(rest)
+                        "the configuration has a line `balance {balance}`, and nothing says whether backend {name} has it; say `balance` in its profile in {BACKENDS_FILE}"
                     ));
                 }
             }
@@ -325,14 +347,11 @@ impl Composer<'_> {
                 self.reload(format!("server {label}: {}", fault.words));
             }
         }
-        if !backend.facts.default_server {
-            let mut lines = directives(self.context.declared.skeleton());
-            if lines.any(|(word, _)| word == b"default-server") {
-                self.reload(format!(
-                    "the configuration has a `default-server` line, and a server added at runtime gets nothing of it; say its keywords as `default_server` in the profile {} in {BACKENDS_FILE} (`[]` if it has none)",
-                    backend.profile
-                ));
-            }
+        if !backend.facts.default_server && self.lines().default_server {
+            self.reload(format!(
+                "the configuration has a `default-server` line, and a server added at runtime gets nothing of it; say its keywords as `default_server` in the profile {} in {BACKENDS_FILE} (`[]` if it has none)",
+                backend.profile
+            ));
         }
         for keyword in &server.keywords {
             if let Some(why) = runtime_fault(keyword, self.context.version) {

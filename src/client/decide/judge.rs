@@ -192,7 +192,7 @@ impl Judge<'_> {
             );
         };
         if difference.path == self.set.config() {
-            return self.config(entry, difference.held);
+            return self.config(difference.held);
         }
         if let Some(stem) = companion_of(path).filter(|stem| self.is_certificate(stem)) {
             return Found::reload(
@@ -326,13 +326,18 @@ impl Judge<'_> {
         Found::reload(why, text)
     }
 
-    fn config(&mut self, entry: &Entry<'_>, held: Option<&HeldFile>) -> Found {
+    fn config(&mut self, held: Option<&HeldFile>) -> Found {
         let changed = || Found::reload(Why::Configuration, "the configuration changed");
         let (Some(declared), Some(held)) = (self.set.declared(), held) else {
             return changed();
         };
-        debug_assert!(entry.path == self.set.config());
         let Some(records) = self.record.and_then(|record| record.backends.as_ref()) else {
+            if self.state.applied_plan_stored && self.state.applied_plan.is_none() {
+                return Found::reload(
+                    Why::Configuration,
+                    "the configuration changed, and the state was read without its plan, so its declared backends cannot be compared",
+                );
+            }
             return Found::reload(
                 Why::Configuration,
                 format!(

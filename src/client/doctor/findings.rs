@@ -1,8 +1,10 @@
 //! Names: what the running HAProxy calls its files, and what the set calls them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Severity};
+use crate::client::backends::BACKENDS_FILE;
+use crate::client::backends::ops::{Context, compose};
 use crate::client::decide::names::{Use, companion_of, near, uses};
 use crate::client::fileset::{Entry, FileSet};
 use crate::format::{HaproxyVersion, field, payload, pem};
@@ -15,17 +17,22 @@ const MAX_OF_A_KIND: usize = 5;
 
 pub(super) struct Findings {
     found: Vec<Finding>,
+    counts: BTreeMap<(ManifestPath, &'static str), usize>,
 }
 
 impl Findings {
     pub(super) fn of(set: &FileSet, state: &State) -> Self {
-        let mut this = Self { found: Vec::new() };
+        let mut this = Self {
+            found: Vec::new(),
+            counts: BTreeMap::new(),
+        };
         for entry in set.files() {
             this.name(&entry, set, state);
         }
         this.missing(set, state);
         this.skipped(set);
         this.version(set, state);
+        this.backends(set, state);
         this.blob(set);
         this
     }
@@ -47,9 +54,12 @@ impl Findings {
         next: impl Into<String>,
     ) {
         let path = place.0.cloned();
-        let same = |f: &&Finding| f.code == code && f.path == path;
-        let count = self.found.iter().rev().take_while(same).count();
-        if path.is_none() || count < MAX_OF_A_KIND {
+        let count = path.clone().map_or(0, |path| {
+            let count = self.counts.entry((path, code)).or_default();
+            *count += 1;
+            *count
+        });
+        if count <= MAX_OF_A_KIND {
             self.found.push(Finding {
                 severity,
                 path,
@@ -87,7 +97,7 @@ impl Findings {
                 );
             }
             if used.contains(&Use::Cert) {
-                self.size(entry, state);
+                self.size(entry);
             }
             return;
         }
@@ -131,11 +141,8 @@ impl Findings {
         }
     }
 
-    fn size(&mut self, entry: &Entry<'_>, state: &State) {
-        let Ok(version) = state.haproxy.version.parse::<HaproxyVersion>() else {
-            return;
-        };
-        let room = payload::pem_room(entry.path.as_str(), &version);
+    fn size(&mut self, entry: &Entry<'_>) {
+        let room = payload::room(entry.path.as_str());
         if let Err(fault) = pem::certificate(entry.content, room) {
             if fault.kind == crate::format::FaultKind::TooBig {
                 self.add(
@@ -219,6 +226,47 @@ impl Findings {
                     version.short()
                 ),
                 "HAProxy 3.2 and later can",
+            );
+        }
+    }
+
+    /// Declared backends that HAProxy refuses, or whose servers no command changes.
+    fn backends(&mut self, set: &FileSet, state: &State) {
+        let Some(declared) = set.declared() else {
+            return;
+        };
+        let at = (Some(set.config()), None);
+        for profile in declared.missing_profiles() {
+            self.add(
+                Severity::Error,
+                at,
+                "no_profile",
+                format!(
+                    "a declared backend has the profile {profile}, and there is no line `defaults {profile}`"
+                ),
+                format!("write that section, or correct the profile's name in {BACKENDS_FILE}"),
+            );
+        }
+        let Ok(version) = state.haproxy.version.parse::<HaproxyVersion>() else {
+            return;
+        };
+        let context = Context {
+            version: &version,
+            declared,
+            inventory: &state.runtime_inventory,
+        };
+        // What it would take to bring all servers in.
+        let mut empty = declared.records().clone();
+        for backend in empty.0.values_mut() {
+            backend.servers.clear();
+        }
+        for why in compose(&empty, &context).err().into_iter().flatten() {
+            self.add(
+                Severity::Note,
+                at,
+                "servers_by_reload",
+                format!("a new server takes a reload: {why}"),
+                "change that, or leave it so if they seldom come and go",
             );
         }
     }

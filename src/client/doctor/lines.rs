@@ -237,6 +237,15 @@ fn list(entry: &Entry<'_>, set: &FileSet, findings: &mut Findings) {
             }
         };
         let at = (Some(entry.path), Some(row.line));
+        if row.unclosed {
+            findings.add(
+                Warning,
+                at,
+                "unclosed_bracket",
+                "its bracket is not closed, and HAProxy takes the options for SNI filters",
+                "close it behind the options",
+            );
+        }
         if !row.dropped.is_empty() {
             findings.add(
                 Warning,

@@ -25,9 +25,8 @@ pub(super) fn by_rule(
     if is_config {
         return FileKind::Config;
     }
-    if has_line(content, |line| {
-        line.starts_with(b"-----BEGIN ") && line.ends_with(b"PRIVATE KEY-----")
-    }) {
+    // Also where the block is indented or glued to another: rather too few may read it.
+    if has_line(content, |line| line.ends_with(b"PRIVATE KEY-----")) {
         return FileKind::Cert;
     }
     let text = path.as_str();

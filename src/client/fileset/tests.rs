@@ -73,6 +73,7 @@ fn entries_carry_what_was_hashed() {
 fn kinds_by_rule() {
     let whole = format!("{CERT}{KEY}");
     let dos = whole.replace('\n', "\r\n");
+    let glued = format!("{}{KEY}", CERT.trim_end());
     let in_lua = format!("x = [[\n{KEY}]]\n");
     let table: &[(&str, &str, FileKind)] = &[
         ("maps/host", "", FileKind::Map),
@@ -81,6 +82,7 @@ fn kinds_by_rule() {
         ("mapsx/y", "", FileKind::General),
         ("a.pem", &whole, FileKind::Cert),
         ("noend", &dos, FileKind::Cert),
+        ("glued.pem", &glued, FileKind::Cert),
         ("ca.crt", CERT, FileKind::Ca),
         ("pair.pem", CERT, FileKind::Cert),
         ("pair.pem.key", KEY, FileKind::Cert),
@@ -259,7 +261,7 @@ fn what_is_no_file_or_cannot_be_read_is_named() {
 
     let locked = dir.path().join("locked");
     fs::write(&locked, "").unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o0)).unwrap();
     // Root reads everything.
     if fs::File::open(&locked).is_err() {
         let words = read(dir.path()).unwrap_err().to_string();

@@ -83,13 +83,8 @@ impl Run<'_> {
                 verdict,
             } => {
                 job.report.reload = Some(reload);
-                let set = self.pod.fold();
                 let failure = failure(Stage::Reload, message);
-                let answer = self.abort(job.report, failure, job.touched);
-                if let (true, Answer::Result(nack)) = (verdict, &answer) {
-                    self.pod.remember(set, (**nack).clone());
-                }
-                answer
+                self.abort_refused(job.report, failure, verdict, job.touched)
             }
             Activation::Unconfirmed { reload, message } => {
                 job.report.reload = Some(reload);
@@ -146,6 +141,24 @@ impl Run<'_> {
             reloaded,
         });
         self.reject(report, failure)
+    }
+
+    /// The same where HAProxy refused what is on disk. Its verdict on the bytes, if it is
+    /// one, is remembered.
+    fn abort_refused(
+        &mut self,
+        report: Report,
+        failure: Failure,
+        verdict: bool,
+        touched: bool,
+    ) -> Answer {
+        // Before the restore: what was refused is what is on disk now.
+        let set = self.pod.fold();
+        let answer = self.abort(report, failure, touched);
+        if let (true, Answer::Result(nack)) = (verdict, &answer) {
+            self.pod.remember(set, (**nack).clone());
+        }
+        answer
     }
 
     fn reload_restored(&mut self) -> bool {
@@ -264,11 +277,13 @@ impl Run<'_> {
                 self.conclude(report, ResultMode::Reload)
             }
             Activation::Refused {
-                reload, message, ..
+                reload,
+                message,
+                verdict,
             } => {
                 self.pod.pending = None;
                 report.reload = Some(reload);
-                self.abort(report, failure(stage, message), touched)
+                self.abort_refused(report, failure(stage, message), verdict, touched)
             }
             // Nothing was asked of the master, so nothing is decided: it stays pending.
             Activation::Unreachable { message, .. } => {

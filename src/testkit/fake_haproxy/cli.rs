@@ -34,7 +34,12 @@ pub(super) trait Commands {
 pub(super) enum Done {
     Reply(Reply),
     /// These bytes, and the connection ends; `slowly` byte by byte.
-    Last { text: String, slowly: bool },
+    Last {
+        text: String,
+        slowly: bool,
+    },
+    /// These bytes without any framing; the rest of the line is dropped.
+    Raw(String),
     /// The connection ends without a word.
     Close,
 }
@@ -53,6 +58,8 @@ pub(super) struct Session<'a, C> {
     idle_limit: Option<Duration>,
     /// The last command was the last of the connection.
     over: bool,
+    /// The rest of the line is dropped.
+    dropped: bool,
 }
 
 /// A whole command line with what belongs to it.
@@ -91,6 +98,7 @@ impl<'a, C: Commands> Session<'a, C> {
             bytewise: false,
             idle_limit,
             over: false,
+            dropped: false,
         }
     }
 
@@ -128,7 +136,7 @@ impl<'a, C: Commands> Session<'a, C> {
                 self.say("+ ".repeat(payload.lines + 1).as_bytes());
             }
             self.command(words, payload.map(|payload| payload.text.as_str()));
-            if self.over {
+            if self.over || std::mem::take(&mut self.dropped) {
                 return;
             }
             if self.interactive && self.hub.version == Version::V3_0 {
@@ -189,6 +197,10 @@ impl<'a, C: Commands> Session<'a, C> {
             Done::Close => {
                 self.over = true;
                 return;
+            }
+            Done::Raw(text) => {
+                self.dropped = true;
+                return self.say(text.as_bytes());
             }
             Done::Last { text, slowly } => {
                 self.over = true;
@@ -442,9 +454,7 @@ fn words(text: &str) -> Vec<String> {
     while let Some(c) = characters.next() {
         match c {
             ' ' | '\t' => found.extend(word.take()),
-            '\\' => word
-                .get_or_insert_default()
-                .extend(characters.next()),
+            '\\' => word.get_or_insert_default().extend(characters.next()),
             c => word.get_or_insert_default().push(c),
         }
     }

@@ -1,7 +1,7 @@
 //! What the fake's threads share: the worker that serves, the reload hook, the faults.
 //!
-//! Locks are held for a copy or for one command on a model, never over a socket and never
-//! two of them at once, except that a command's lock of its worker may be inside nothing.
+//! Two locks, never held at once: the hub's for a look or a change, a worker's for one
+//! command on its model. None is held over a socket or while the hook runs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -151,8 +151,9 @@ impl Hub {
     /// Reads the files as the hook has them, and puts a new worker in place.
     pub(super) fn reload(&self, keep_worker: bool) -> Reloaded {
         let old = self.current();
-        let loaded = (self.hook)(&old.model());
-        let model = match loaded {
+        // A copy: the hook may ask the fake itself.
+        let held = old.model().clone();
+        let model = match (self.hook)(&held) {
             Ok(model) => model,
             Err(words) => {
                 let tried = self.next_pid.fetch_add(1, Ordering::SeqCst);
@@ -314,10 +315,6 @@ impl Hub {
     /// The process is gone, or the fake is being dropped.
     pub(super) fn ends(&self) -> bool {
         self.stop.load(Ordering::SeqCst) || self.dead.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn stops(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
     }
 
     pub(super) fn stop(&self) {

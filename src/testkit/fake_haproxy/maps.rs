@@ -33,7 +33,10 @@ impl<'a> Words<'a> {
 }
 
 fn find<'a>(model: &'a mut Model, name: Option<&str>) -> Option<&'a mut Map> {
-    model.maps.iter_mut().find(|map| Some(map.name.as_str()) == name)
+    model
+        .maps
+        .iter_mut()
+        .find(|map| Some(map.name.as_str()) == name)
 }
 
 pub(super) fn add(model: &mut Model, words: &[String], payload: Option<&str>) -> Reply {
@@ -55,7 +58,6 @@ pub(super) fn add(model: &mut Model, words: &[String], payload: Option<&str>) ->
         Some(version) => version,
         None => map.current,
     };
-    let lost = version < map.current;
     let mut rest = text.as_str();
     while !rest.is_empty() {
         // A key goes up to the next blank, whatever line that is on.
@@ -71,8 +73,8 @@ pub(super) fn add(model: &mut Model, words: &[String], payload: Option<&str>) ->
             key: key.to_owned(),
             value: value.trim_start_matches([' ', '\t']).to_owned(),
         };
-        // An already superseded version takes it silently and has it nowhere.
-        if let Some(map) = find(model, name).filter(|_| !lost) {
+        // A superseded version takes it silently too; no lookup sees it.
+        if let Some(map) = find(model, name) {
             map.entries.push(entry);
         }
     }
@@ -90,7 +92,11 @@ pub(super) fn set(model: &mut Model, words: &[String], branch: Version) -> Reply
     // 3.0 changes entries of pending versions too.
     let reaches = |entry: &Entry| entry.version == current || branch == Version::V3_0;
     let mut found = false;
-    for entry in map.entries.iter_mut().filter(|e| e.key == *key && reaches(e)) {
+    for entry in map
+        .entries
+        .iter_mut()
+        .filter(|e| e.key == *key && reaches(e))
+    {
         entry.value.clone_from(value);
         found = true;
     }
@@ -152,12 +158,12 @@ pub(super) fn clear(model: &mut Model, words: &[String], branch: Version) -> Rep
     let Some(map) = find(model, words.word(0)) else {
         return Reply::err(UNKNOWN);
     };
-    let version = match words.version {
-        // It does nothing there, and a later commit installs the version.
-        Some(_) if branch == Version::V3_4 => return Reply::Silent,
-        Some(version) => version,
-        None => map.current,
-    };
+    let version = words.version.unwrap_or(map.current);
+    // It looks at the oldest version that has entries, and at no other.
+    let older = map.entries.iter().any(|entry| entry.version < version);
+    if branch == Version::V3_4 && older {
+        return Reply::Silent;
+    }
     map.entries.retain(|entry| entry.version != version);
     Reply::Silent
 }

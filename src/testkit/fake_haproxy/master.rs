@@ -31,9 +31,7 @@ impl Commands for Master<'_> {
         match text.as_slice() {
             ["reload", ..] => self.reload(),
             ["show", "proc", ..] => Done::Reply(self.processes()),
-            ["show", "version", ..] => {
-                Done::Reply(Reply::Plain(self.hub.full_version.clone()))
-            }
+            ["show", "version", ..] => Done::Reply(Reply::Plain(self.hub.full_version.clone())),
             ["show", "cli", "level", ..] => Done::Reply(Reply::Plain("admin".to_owned())),
             [prefix, ..] if prefix.starts_with('@') => self.relay(prefix, words, payload),
             [first, ..] => {
@@ -52,11 +50,9 @@ impl Master<'_> {
         let current = self.hub.current();
         let own = format!("@!{}", current.pid);
         if prefix != "@1" && prefix != own {
-            let text = format!("Can't find the target PID matching the prefix '{prefix}'\n");
-            return Done::Last {
-                text,
-                slowly: false,
-            };
+            return Done::Raw(format!(
+                "Can't find the target PID matching the prefix '{prefix}'\n"
+            ));
         }
         let mut worker = Worker {
             hub: self.hub,
@@ -72,7 +68,10 @@ impl Master<'_> {
         let (reloads, failed, former) = self.hub.counts();
         let version = &self.hub.full_version;
         let row = |pid: u32, kind: &str, reloads: &str| {
-            format!("{pid:<15} {kind:<15} {reloads:<15} {:<15} {version:<15}\n", "0d00h00m01s")
+            format!(
+                "{pid:<15} {kind:<15} {reloads:<15} {:<15} {version:<15}\n",
+                "0d00h00m01s"
+            )
         };
         let mut text = format!(
             "{:<15} {:<15} {:<15} {:<15} {:<15}\n",
@@ -118,9 +117,10 @@ impl Master<'_> {
             return match hub.version {
                 // It takes the connection and resets it.
                 Version::V3_0 => Done::Close,
-                Version::V3_2 | Version::V3_4 => {
-                    last("Success=0\n--\nAnother reload is still in progress.\n".to_owned(), false)
-                }
+                Version::V3_2 | Version::V3_4 => last(
+                    "Success=0\n--\nAnother reload is still in progress.\n".to_owned(),
+                    false,
+                ),
             };
         }
         let done = self.carry_out(fault);

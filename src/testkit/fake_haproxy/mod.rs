@@ -33,8 +33,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Not modelled: traffic (sessions are numbers that a test sets), checks, the bytes of
-//! certificates (a PEM has a certificate and a key or not), ACLs, other levels than admin.
+//! Not modelled: traffic (sessions are numbers that a test sets), checks, what is inside a
+//! certificate beyond its serial number, ACLs, other levels than admin.
 
 use std::fmt;
 use std::fs;
@@ -45,12 +45,15 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+mod backends;
 mod cli;
+mod crt_lists;
 mod faults;
 mod hub;
 mod maps;
 mod master;
 mod model;
+mod pem;
 mod reply;
 mod servers;
 mod tls;
@@ -219,7 +222,10 @@ impl FakeHaproxy {
     pub fn set_connections(&self, backend: &str, server: &str, connections: usize) {
         let process = self.hub.current();
         let model = &mut *process.model();
-        let backends = model.backends.iter_mut().filter(|known| known.name == backend);
+        let backends = model
+            .backends
+            .iter_mut()
+            .filter(|known| known.name == backend);
         for known in backends.flat_map(|known| &mut known.servers) {
             if known.name == server {
                 known.connections = connections;

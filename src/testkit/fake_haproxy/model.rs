@@ -7,6 +7,8 @@
 
 use std::time::Instant;
 
+use super::pem::Pem;
+
 /// A branch of HAProxy; each lacks or answers some commands differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -127,13 +129,14 @@ impl Model {
         self.next_entry
     }
 
-    /// A certificate with its key, unused until a bind or a crt-list names it.
+    /// A certificate with the content of its file, unused until a bind or a crt-list names
+    /// it.
     #[must_use]
-    pub fn cert(mut self, name: &str) -> Self {
+    pub fn cert(mut self, name: &str, file: &str) -> Self {
         self.certs.push(Cert {
             name: name.to_owned(),
-            has_cert: true,
-            has_key: true,
+            pem: Pem::read(file),
+            from_file: true,
         });
         self
     }
@@ -188,8 +191,14 @@ impl Model {
     #[must_use]
     pub fn entries(&self, map: &str) -> Option<Vec<(String, String)>> {
         let map = self.maps.iter().find(|known| known.name == map)?;
-        let seen = map.entries.iter().filter(|entry| entry.version == map.current);
-        Some(seen.map(|entry| (entry.key.clone(), entry.value.clone())).collect())
+        let seen = map
+            .entries
+            .iter()
+            .filter(|entry| entry.version == map.current);
+        Some(
+            seen.map(|entry| (entry.key.clone(), entry.value.clone()))
+                .collect(),
+        )
     }
 
     /// The certificates' names, sorted.
@@ -265,7 +274,10 @@ impl Backend {
     /// Its servers' names, in HAProxy's order.
     #[must_use]
     pub fn server_names(&self) -> Vec<&str> {
-        self.servers.iter().map(|server| server.name.as_str()).collect()
+        self.servers
+            .iter()
+            .map(|server| server.name.as_str())
+            .collect()
     }
 
     /// One of its servers.
@@ -416,16 +428,16 @@ impl Bind {
 #[derive(Debug, Clone)]
 pub(super) struct Cert {
     pub(super) name: String,
-    pub(super) has_cert: bool,
-    pub(super) has_key: bool,
+    pub(super) pem: Pem,
+    /// HAProxy read it when it started.
+    pub(super) from_file: bool,
 }
 
 /// The one certificate transaction.
 #[derive(Debug, Clone)]
 pub(super) struct CertTransaction {
     pub(super) name: String,
-    pub(super) has_cert: bool,
-    pub(super) has_key: bool,
+    pub(super) pem: Pem,
 }
 
 /// A CA file, or the one CA transaction.

@@ -1,14 +1,14 @@
-//! Commands on servers and backends.
+//! Commands on servers.
 
 use std::time::{Duration, Instant};
 
 use super::model::{Agent, Backend, Coming, Model, Server, Version};
-use super::reply::{INFO, Reply, WARNING};
+use super::reply::{Reply, WARNING};
 
 /// How long HAProxy takes to put an address in place that it has answered already.
 const SETTLES_AFTER: Duration = Duration::from_micros(300);
 
-const NO_BACKEND: &str = "No such backend.";
+pub(super) const NO_BACKEND: &str = "No such backend.";
 const NO_SERVER: &str = "No such server.";
 const STOPPING: &str = "Proxy is disabled.";
 
@@ -63,7 +63,13 @@ const KEYWORDS: &[(&str, usize)] = &[
 
 /// What no server takes at runtime.
 const STATIC_ONLY: &[&str] = &[
-    "enabled", "init-addr", "log-proto", "no-check", "redir", "resolvers", "socks4",
+    "enabled",
+    "init-addr",
+    "log-proto",
+    "no-check",
+    "redir",
+    "resolvers",
+    "socks4",
 ];
 
 /// Puts addresses in place whose time has come.
@@ -81,9 +87,15 @@ pub(super) fn settle(model: &mut Model, now: Instant) {
 /// `backend/server`, both found.
 fn find<'a>(model: &'a mut Model, id: Option<&String>) -> Result<&'a mut Server, Reply> {
     let (backend, server) = split(id)?;
-    let backend = model.backends.iter_mut().find(|known| known.name == backend);
+    let backend = model
+        .backends
+        .iter_mut()
+        .find(|known| known.name == backend);
     let backend = backend.ok_or_else(|| Reply::err(NO_BACKEND))?;
-    let server = backend.servers.iter_mut().find(|known| known.name == server);
+    let server = backend
+        .servers
+        .iter_mut()
+        .find(|known| known.name == server);
     server.ok_or_else(|| Reply::err(NO_SERVER))
 }
 
@@ -104,7 +116,10 @@ pub(super) fn add(model: &mut Model, words: &[String], version: Version) -> Repl
 
 fn try_add(model: &mut Model, words: &[String], version: Version) -> Result<Reply, Reply> {
     let (backend, name) = split(words.first())?;
-    let known = model.backends.iter_mut().find(|known| known.name == backend);
+    let known = model
+        .backends
+        .iter_mut()
+        .find(|known| known.name == backend);
     let backend = known.ok_or_else(|| Reply::err(NO_BACKEND))?;
     if !backend.dynamic {
         return Err(Reply::err(match version {
@@ -252,12 +267,16 @@ fn went_down(model: &mut Model, id: Option<&String>) {
         return;
     };
     let up = |server: &&Server| server.admin & 1 == 0;
-    let left = model.find(name).map_or(0, |b| b.servers.iter().filter(up).count());
+    let left = model
+        .find(name)
+        .map_or(0, |b| b.servers.iter().filter(up).count());
     model.said = vec![format!(
         "Server {name}/{server} is going DOWN for maintenance. {left} active and 0 backup servers left. 0 sessions active, 0 requeued, 0 remaining in queue."
     )];
     if left == 0 {
-        model.said.push(format!("backend '{name}' has no server available!"));
+        model
+            .said
+            .push(format!("backend '{name}' has no server available!"));
     }
 }
 
@@ -433,100 +452,4 @@ fn state_row(backend: &Backend, server: &Server) -> String {
         if server.check { 6 } else { 0 },
         server.port,
     )
-}
-
-pub(super) fn show_backends(model: &Model) -> Reply {
-    let names = model.backends.iter().map(|backend| format!("{}\n", backend.name));
-    Reply::Plain(format!("# name\n{}", names.collect::<String>()))
-}
-
-/// `add backend NAME from DEFAULTS [mode MODE] [guid GUID]`.
-pub(super) fn add_backend(model: &mut Model, words: &[String]) -> Reply {
-    let (name, from) = match words {
-        [name, from, defaults, ..] if from == "from" => (name, defaults),
-        _ => return Reply::err("Usage: add backend <name> from <defproxy>."),
-    };
-    if !model.defaults.contains(from) {
-        return Reply::err(format!("Cannot find default proxy '{from}'."));
-    }
-    let mut guid = None;
-    let mut rest = words.get(3..).unwrap_or_default();
-    while let [word, value, behind @ ..] = rest {
-        match (word.as_str(), value.as_str()) {
-            ("mode", "http" | "tcp") => {}
-            ("mode", _) => return Reply::err("Unknown proxy mode."),
-            ("guid", _) => guid = Some(value.clone()),
-            (_, _) => return Reply::err("Usage: add backend <name> from <defproxy>."),
-        }
-        rest = behind;
-    }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
-    if let Some(bad) = name.chars().find(|c| !plain(*c)) {
-        return Reply::err(format!("Invalid character '{bad}' in backend name."));
-    }
-    let taken = if model.find(name).is_some() {
-        Some("backend")
-    } else if model.frontends.contains(name) {
-        Some("frontend")
-    } else {
-        model.defaults.contains(name).then_some("defaults")
-    };
-    if let Some(kind) = taken {
-        return Reply::err(format!(
-            "Error during backend creation : name is already used by other proxy '{kind} {name}'."
-        ));
-    }
-    let same_guid = |backend: &&Backend| guid.is_some() && backend.guid == guid;
-    if let Some(other) = model.backends.iter().find(same_guid) {
-        return Reply::err(format!(
-            "Error during backend creation : GUID insertion : duplicate entry with backend {}.",
-            other.name
-        ));
-    }
-    let mut backend = Backend::new(name);
-    backend.published = false;
-    backend.guid = guid;
-    model.add_backend(backend);
-    Reply::info("New backend registered.")
-}
-
-pub(super) fn publish(model: &mut Model, words: &[String], on: bool) -> Reply {
-    let found = model.backends.iter_mut().find(|known| Some(&known.name) == words.first());
-    let Some(backend) = found else {
-        return Reply::err(NO_BACKEND);
-    };
-    backend.published = on;
-    Reply::info(match on {
-        true => "Backend published.",
-        false => "Backend unpublished.",
-    })
-}
-
-/// Why a backend cannot be deleted now; `None`: it can.
-pub(super) fn backend_kept(model: &Model, name: Option<&String>) -> Result<Option<&'static str>, Reply> {
-    let found = model.backends.iter().find(|known| Some(&known.name) == name);
-    let backend = found.ok_or_else(|| Reply::err(NO_BACKEND))?;
-    Ok(if backend.referenced {
-        Some("This proxy cannot be removed at runtime due to other configuration elements pointing to it.")
-    } else if backend.published {
-        Some("Backend must be unpublished prior to its deletion.")
-    } else if !backend.servers.is_empty() {
-        Some("Only a backend without server can be deleted.")
-    } else if backend.streams > 0 {
-        Some("Backend still has attached streams on it.")
-    } else {
-        None
-    })
-}
-
-pub(super) fn del_backend(model: &mut Model, words: &[String]) -> Reply {
-    match backend_kept(model, words.first()) {
-        Err(refusal) => return refusal,
-        Ok(Some(why)) => return Reply::err(why),
-        Ok(None) => {}
-    }
-    model.backends.retain(|known| Some(&known.name) != words.first());
-    let mut lines = std::mem::take(&mut model.said);
-    lines.push("Backend deleted.".to_owned());
-    Reply::Tagged(INFO, lines.join("\n"))
 }

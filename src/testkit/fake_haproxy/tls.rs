@@ -1,24 +1,8 @@
-//! Certificates, CA files and crt-lists: one transaction each for the whole process.
+//! Certificates and CA files: one transaction each for the whole process.
 
-use super::model::{Ca, Cert, CertTransaction, Model, Row, Version};
+use super::model::{Ca, Cert, CertTransaction, Model, Version};
+use super::pem::Pem;
 use super::reply::Reply;
-
-/// What a crt-list line may have in its brackets.
-const OPTIONS: &[&str] = &[
-    "allow-0rtt", "alpn", "ca-file", "ca-verify-file", "ciphers", "ciphersuites", "client-sigalgs",
-    "crl-file", "curves", "ecdhe", "no-alpn", "no-ca-names", "npn", "ocsp-update", "sigalgs",
-    "ssl-max-ver", "ssl-min-ver", "verify",
-];
-
-const LIST_USAGE: &str = "Can't edit the crt-list: ";
-
-fn has_cert(pem: &str) -> bool {
-    pem.contains("CERTIFICATE-----")
-}
-
-fn has_key(pem: &str) -> bool {
-    pem.contains("PRIVATE KEY-----")
-}
 
 /// How many places of the configuration use a certificate.
 fn instances(model: &Model, name: &str) -> usize {
@@ -52,7 +36,10 @@ fn names<'a>(transaction: Option<String>, listed: impl Iterator<Item = String> +
 
 pub(super) fn show_cert(model: &Model, words: &[String], version: Version) -> Reply {
     let Some(name) = words.first() else {
-        let open = model.cert_transaction.as_ref().map(|open| open.name.clone());
+        let open = model
+            .cert_transaction
+            .as_ref()
+            .map(|open| open.name.clone());
         return names(open, model.certs.iter().map(|cert| cert.name.clone()));
     };
     let cert = model.certs.iter().find(|cert| cert.name == *name);
@@ -62,7 +49,7 @@ pub(super) fn show_cert(model: &Model, words: &[String], version: Version) -> Re
     });
     let status = match (cert, open) {
         (_, Some(_)) => "Uncommitted",
-        (Some(cert), None) if !cert.has_cert => "Empty",
+        (Some(cert), None) if !cert.pem.has_cert => "Empty",
         (Some(cert), None) if instances(model, &cert.name) > 0 => "Used",
         (Some(_), None) => "Unused",
         (None, None) => {
@@ -71,17 +58,25 @@ pub(super) fn show_cert(model: &Model, words: &[String], version: Version) -> Re
             );
         }
     };
+    let read = cert.is_some_and(|cert| cert.from_file);
     let file = match version {
-        Version::V3_0 => String::new(),
-        Version::V3_2 | Version::V3_4 if status == "Empty" => String::new(),
-        Version::V3_2 | Version::V3_4 => format!("Crt filename: {name}\n"),
+        Version::V3_2 | Version::V3_4 if read => format!("Crt filename: {name}\n"),
+        Version::V3_0 | Version::V3_2 | Version::V3_4 => String::new(),
     };
     let options = match version {
         Version::V3_0 | Version::V3_2 => "",
         Version::V3_4 => "Option: ocsp-update off\nOption: jwt off\n",
     };
+    let pem = open.map(|open| &open.pem).or(cert.map(|cert| &cert.pem));
+    let content = match pem.filter(|pem| pem.has_cert) {
+        Some(pem) => {
+            let chain = "Chain Subject: /CN=fake\n".repeat(pem.chain);
+            format!("Serial: {}\n{chain}", pem.serial)
+        }
+        None => String::new(),
+    };
     Reply::Plain(format!(
-        "Filename: {name}\n{file}{options}Status: {status}\nOCSP Response Key: \n"
+        "Filename: {name}\n{file}{options}Status: {status}\n{content}OCSP Response Key: \n"
     ))
 }
 
@@ -94,8 +89,8 @@ pub(super) fn new_cert(model: &mut Model, words: &[String]) -> Reply {
     }
     model.certs.push(Cert {
         name: name.clone(),
-        has_cert: false,
-        has_key: false,
+        pem: Pem::default(),
+        from_file: false,
     });
     Reply::notice(format!("New empty certificate store '{name}'!"))
 }
@@ -105,7 +100,9 @@ pub(super) fn set_cert(model: &mut Model, words: &[String], payload: Option<&str
         return Reply::err("'set ssl cert' expects a filename and a certificate as a payload");
     };
     let known = |name: &str| model.certs.iter().find(|cert| cert.name == name).cloned();
-    let only_key = given.strip_suffix(".key").filter(|_| known(given).is_none());
+    let only_key = given
+        .strip_suffix(".key")
+        .filter(|_| known(given).is_none());
     let name = only_key.unwrap_or(given);
     let refused = |why: String| Reply::err(format!("{why}\nCan't update {given}!"));
     let Some(cert) = known(name) else {
@@ -113,31 +110,35 @@ pub(super) fn set_cert(model: &mut Model, words: &[String], payload: Option<&str
             "Can't replace a certificate which is not referenced by the configuration!".to_owned(),
         );
     };
-    if let Some(open) = model.cert_transaction.as_ref().filter(|open| open.name != name) {
+    if let Some(open) = model
+        .cert_transaction
+        .as_ref()
+        .filter(|open| open.name != name)
+    {
         return refused(format!(
             "The ongoing transaction is about '{}' but you are trying to set '{name}'",
             open.name
         ));
     }
+    let pem = Pem::read(pem);
     let fresh = match only_key {
-        Some(_) if has_key(pem) => {
+        Some(_) if pem.has_key => {
             let old = model.cert_transaction.as_ref();
-            CertTransaction {
-                name: name.to_owned(),
-                has_cert: old.map_or(cert.has_cert, |open| open.has_cert),
+            Pem {
                 has_key: true,
+                ..old.map_or(cert.pem, |open| open.pem.clone())
             }
         }
-        None if has_cert(pem) => CertTransaction {
-            name: name.to_owned(),
-            has_cert: true,
-            has_key: has_key(pem),
-        },
+        None if pem.has_cert => pem,
         Some(_) | None => {
             return refused(format!(
                 "unable to load certificate from file '{given}': no start line.\nCan't load the payload"
             ));
         }
+    };
+    let fresh = CertTransaction {
+        name: name.to_owned(),
+        pem: fresh,
     };
     let verb = match model.cert_transaction.replace(fresh) {
         Some(_) => "updated",
@@ -159,7 +160,7 @@ pub(super) fn commit_cert(model: &mut Model, words: &[String], version: Version)
         ));
     }
     let used = instances(model, &name);
-    if !open.has_key {
+    if !open.pem.has_key {
         match version {
             Version::V3_0 | Version::V3_2 => {
                 return refused(
@@ -179,8 +180,7 @@ pub(super) fn commit_cert(model: &mut Model, words: &[String], version: Version)
     }
     model.cert_transaction = None;
     if let Some(cert) = model.certs.iter_mut().find(|cert| cert.name == name) {
-        cert.has_cert = open.has_cert;
-        cert.has_key = open.has_key;
+        cert.pem = open.pem;
     }
     Reply::Plain(format!("Committing {name}{}\nSuccess!", ".".repeat(used)))
 }
@@ -204,7 +204,10 @@ fn abort(open: Option<&str>, words: &[String]) -> (Reply, bool) {
 }
 
 pub(super) fn abort_cert(model: &mut Model, words: &[String]) -> Reply {
-    let open = model.cert_transaction.as_ref().map(|open| open.name.as_str());
+    let open = model
+        .cert_transaction
+        .as_ref()
+        .map(|open| open.name.as_str());
     let (reply, aborted) = abort(open, words);
     if aborted {
         model.cert_transaction = None;
@@ -215,7 +218,11 @@ pub(super) fn abort_cert(model: &mut Model, words: &[String]) -> Reply {
 pub(super) fn del_cert(model: &mut Model, words: &[String]) -> Reply {
     let name = words.first().cloned().unwrap_or_default();
     let refused = |why: String| Reply::err(format!("Can't remove the certificate: {why}"));
-    if model.cert_transaction.as_ref().is_some_and(|open| open.name == name) {
+    if model
+        .cert_transaction
+        .as_ref()
+        .is_some_and(|open| open.name == name)
+    {
         return refused(format!("ongoing transaction for the certificate '{name}'"));
     }
     if !model.certs.iter().any(|cert| cert.name == name) {
@@ -279,7 +286,12 @@ pub(super) fn new_ca(model: &mut Model, words: &[String]) -> Reply {
 }
 
 /// `set`, or `add` to what is there.
-pub(super) fn set_ca(model: &mut Model, words: &[String], payload: Option<&str>, add: bool) -> Reply {
+pub(super) fn set_ca(
+    model: &mut Model,
+    words: &[String],
+    payload: Option<&str>,
+    add: bool,
+) -> Reply {
     let (Some(name), Some(pem)) = (words.first(), payload) else {
         return Reply::err("'set ssl ca-file' expects a filename and CAs as a payload");
     };
@@ -289,7 +301,11 @@ pub(super) fn set_ca(model: &mut Model, words: &[String], payload: Option<&str>,
             "Can't replace a CA file which is not referenced by the configuration!".to_owned(),
         );
     };
-    if let Some(open) = model.ca_transaction.as_ref().filter(|open| open.name != *name) {
+    if let Some(open) = model
+        .ca_transaction
+        .as_ref()
+        .filter(|open| open.name != *name)
+    {
         return refused(format!(
             "The ongoing transaction is about '{}' but you are trying to set '{name}'",
             open.name
@@ -361,135 +377,4 @@ pub(super) fn del_ca(model: &mut Model, words: &[String]) -> Reply {
     }
     model.cas.retain(|ca| ca.name != name);
     Reply::notice(format!("CA file '{name}' deleted!"))
-}
-
-pub(super) fn show_list(model: &Model, words: &[String]) -> Reply {
-    let numbered = words.first().is_some_and(|word| word == "-n");
-    let name = words.get(usize::from(numbered));
-    let Some(name) = name else {
-        let rows = model.crt_lists.iter().map(|list| format!("{}\n", list.name));
-        return Reply::Plain(rows.collect());
-    };
-    let Some(list) = model.crt_lists.iter().find(|list| list.name == *name) else {
-        return Reply::err("didn't find the specified filename");
-    };
-    let mut text = format!("# {name}\n");
-    for row in &list.rows {
-        text.push_str(&row.cert);
-        if numbered {
-            text.push_str(&format!(":{}", row.line));
-        }
-        if let Some(options) = &row.options {
-            // ALPN protocols are kept as the wire has them, with a NUL behind.
-            let end = if options.starts_with("alpn ") { "\0" } else { "" };
-            text.push_str(&format!(" [{options}{end}]"));
-        }
-        if !row.filters.is_empty() {
-            text.push_str(&format!(" {}", row.filters));
-        }
-        text.push('\n');
-    }
-    Reply::Plain(text)
-}
-
-pub(super) fn add_row(model: &mut Model, words: &[String], payload: Option<&str>) -> Reply {
-    let refused = |why: String| Reply::err(format!("{LIST_USAGE}{why}"));
-    let Some(name) = words.first() else {
-        return Reply::err("'add ssl crtlist' expects a filename and a certificate name");
-    };
-    let line = match (payload, words.get(1)) {
-        (Some(payload), _) if payload.trim_end_matches('\n').contains('\n') => {
-            return refused("only one line of payload is supported!".to_owned());
-        }
-        (Some(payload), _) => payload.trim_end_matches('\n'),
-        (None, Some(cert)) => cert,
-        (None, None) => {
-            return Reply::err("'add ssl crtlist' expects a filename and a certificate name");
-        }
-    };
-    let Some(list) = model.crt_lists.iter().find(|list| list.name == *name) else {
-        return refused(format!("crt-list '{name}' does not exist!"));
-    };
-    let row = Row::parse(line, list.next_line);
-    if let Some(options) = &row.options {
-        let first = options.split(' ').next().unwrap_or_default();
-        if !OPTIONS.contains(&first) {
-            return refused(format!("parsing [CLI:1]: unknown ssl keyword {first}"));
-        }
-    }
-    let cert = row.cert.clone();
-    match model.certs.iter().find(|known| known.name == cert) {
-        None => return refused(format!("certificate '{cert}' does not exist!")),
-        Some(known) if !known.has_cert => {
-            return refused(format!("certificate '{cert}' is empty!"));
-        }
-        Some(known) if !known.has_key => {
-            return Reply::Plain(format!(
-                "Inserting certificate '{cert}' in crt-list '{name}'.\nunable to load SSL private key into SSL Context '{cert}'.\nFailed!"
-            ));
-        }
-        Some(_) => {}
-    }
-    if let Some(list) = model.crt_lists.iter_mut().find(|list| list.name == *name) {
-        list.next_line += 1;
-        list.rows.push(row);
-    }
-    Reply::Plain(format!(
-        "Inserting certificate '{cert}' in crt-list '{name}'.\nSuccess!"
-    ))
-}
-
-pub(super) fn del_row(model: &mut Model, words: &[String]) -> Reply {
-    let refused = |why: String| Reply::err(format!("Can't delete the entry: {why}"));
-    let (Some(name), Some(given)) = (words.first(), words.get(1)) else {
-        return Reply::err("'del ssl crtlist' expects a filename and a certificate name");
-    };
-    let numbered = given.rsplit_once(':').and_then(|(cert, line)| {
-        let line: u32 = line.parse().ok()?;
-        Some((cert, line))
-    });
-    let (cert, line) = match numbered {
-        Some((cert, line)) => (cert, Some(line)),
-        None => (given.as_str(), None),
-    };
-    let Some(at) = model.crt_lists.iter().position(|list| list.name == *name) else {
-        return refused(format!("crt-list '{name}' does not exist!"));
-    };
-    if !model.certs.iter().any(|known| known.name == cert) {
-        return refused(format!("certificate '{cert}' does not exist!"));
-    }
-    let lines: Vec<u32> = model.crt_lists[at]
-        .rows
-        .iter()
-        .filter(|row| row.cert == cert)
-        .map(|row| row.line)
-        .collect();
-    let all = lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let chosen = match (lines.as_slice(), line) {
-        ([], _) => {
-            return refused(format!("certificate '{cert}' can't be found in crt-list '{name}'!"));
-        }
-        ([only], None) => *only,
-        (_, None) => {
-            return refused(format!(
-                "found the certificate '{cert}' in several entries, please specify a line number preceded by colons ({all})!"
-            ));
-        }
-        (_, Some(line)) if lines.contains(&line) => line,
-        (_, Some(_)) => {
-            return refused(format!(
-                "found a certificate '{cert}' but the line number is incorrect, please specify a correct line number preceded by colons ({all})!"
-            ));
-        }
-    };
-    let bound = model.binds.iter().any(|bind| bind.list.as_deref() == Some(name.as_str()));
-    let list = &mut model.crt_lists[at];
-    let first = list.rows.iter().map(|row| row.line).min();
-    if bound && first == Some(chosen) {
-        return refused(format!(
-            "certificate '{cert}' cannot be deleted, it is used as default certificate by the following frontends:\n\t- haproxy.cfg:1"
-        ));
-    }
-    list.rows.retain(|row| row.line != chosen);
-    Reply::notice(format!("Entry '{cert}' deleted in crtlist '{name}'!"))
 }

@@ -7,7 +7,7 @@ use super::cli::{Commands, Done};
 use super::hub::{Hub, Process};
 use super::model::Version;
 use super::reply::{ERR, Reply, unknown};
-use super::{servers, maps, tls};
+use super::{backends, crt_lists, maps, servers, tls};
 
 /// How often a `wait` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -50,12 +50,12 @@ impl Worker<'_> {
             ["show", "info", rest @ ..] => self.info(rest.contains(&"float")),
             ["show", "map", ..] => maps::show(model, from(2)),
             ["show", "servers", "state", ..] => servers::show_state(model, from(3)),
-            ["show", "backend", ..] => servers::show_backends(model),
+            ["show", "backend", ..] => backends::show(model),
             ["show", "stat", ..] => self.stat(&model.frontends),
             ["show", "ssl", "cert", ..] => tls::show_cert(model, from(3), version),
             ["show", "ssl", "ca-file", ..] => tls::show_ca(model, from(3)),
             ["show", "ssl", "crl-file", ..] => tls::show_crl(model),
-            ["show", "ssl", "crt-list", ..] => tls::show_list(model, from(3)),
+            ["show", "ssl", "crt-list", ..] => crt_lists::show(model, from(3)),
             ["add", "map", ..] => maps::add(model, from(2), payload),
             ["set", "map", ..] => maps::set(model, from(2), version),
             ["del", "map", ..] => maps::del(model, from(2), version),
@@ -72,17 +72,13 @@ impl Worker<'_> {
             }
             ["set", "server", ..] => servers::set(model, from(2), self.hub.now(), stopping),
             ["shutdown", "sessions", "server", ..] => servers::shutdown_sessions(model, from(3)),
-            ["add", "backend", ..] if version >= Version::V3_4 => {
-                servers::add_backend(model, from(2))
-            }
-            ["del", "backend", ..] if version >= Version::V3_4 => {
-                servers::del_backend(model, from(2))
-            }
+            ["add", "backend", ..] if version >= Version::V3_4 => backends::add(model, from(2)),
+            ["del", "backend", ..] if version >= Version::V3_4 => backends::del(model, from(2)),
             ["publish", "backend", ..] if version >= Version::V3_4 => {
-                servers::publish(model, from(2), true)
+                backends::publish(model, from(2), true)
             }
             ["unpublish", "backend", ..] if version >= Version::V3_4 => {
-                servers::publish(model, from(2), false)
+                backends::publish(model, from(2), false)
             }
             ["new", "ssl", "cert", ..] => tls::new_cert(model, from(3)),
             ["set", "ssl", "cert", ..] => tls::set_cert(model, from(3), payload),
@@ -95,8 +91,8 @@ impl Worker<'_> {
             ["commit", "ssl", "ca-file", ..] => tls::commit_ca(model, from(3), version),
             ["abort", "ssl", "ca-file", ..] => tls::abort_ca(model, from(3)),
             ["del", "ssl", "ca-file", ..] => tls::del_ca(model, from(3)),
-            ["add", "ssl", "crt-list", ..] => tls::add_row(model, from(3), payload),
-            ["del", "ssl", "crt-list", ..] => tls::del_row(model, from(3)),
+            ["add", "ssl", "crt-list", ..] => crt_lists::add(model, from(3), payload),
+            ["del", "ssl", "crt-list", ..] => crt_lists::del(model, from(3)),
             ["experimental-mode" | "expert-mode", ..] => Reply::Silent,
             ["echo", rest @ ..] if version >= Version::V3_2 => Reply::info(rest.join(" ")),
             [first, ..] => unknown(first, version),
@@ -124,7 +120,9 @@ impl Worker<'_> {
 
     /// Frontends and their connections, none so far.
     fn stat(&self, frontends: &[String]) -> Reply {
-        let rows = frontends.iter().map(|name| format!("{name},FRONTEND,0,0,0,0,0,\n"));
+        let rows = frontends
+            .iter()
+            .map(|name| format!("{name},FRONTEND,0,0,0,0,0,\n"));
         Reply::Plain(format!(
             "# pxname,svname,scur,smax,slim,stot,conn_tot,\n{}",
             rows.collect::<String>()
@@ -153,7 +151,7 @@ impl Worker<'_> {
                 match condition {
                     None => Ok(Some("")),
                     Some("srv-removable") => servers::kept(model, words.get(3)),
-                    Some("be-removable") if reasons => servers::backend_kept(model, words.get(3)),
+                    Some("be-removable") if reasons => backends::kept(model, words.get(3)),
                     Some(_) => return Done::Reply(Reply::err(usage(self.hub.version))),
                 }
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haptic_agent::client::{
     Cancel, Client, ClientConfig, Credentials, Epoch, Error, FileSet, FileSetOptions, Fleet,
-    Outcome, PushError, PushOptions, Step, push, push_watched,
+    Outcome, PushError, PushOptions, Pushed, Step, push, push_watched,
 };
 use haptic_agent::testkit::FakeAgent;
 use haptic_agent::testkit::fake_agent::{Break, Pacing, ReloadFault};
@@ -474,4 +474,39 @@ fn a_fleet_has_an_outcome_for_each() {
         let applied = agent.state().applied_plan_id == set.plan_id();
         assert_eq!(applied, ![3, 7, 9].contains(&place), "{place}");
     }
+}
+
+/// A figure, and that threads are what bounds it: 50 agents that take a while each.
+#[test]
+#[ignore = "measures; make soak runs it"]
+fn fifty_agents_are_served_sixteen_at_a_time() {
+    let agents: Vec<FakeAgent> = (0..50).map(|_| FakeAgent::start().unwrap()).collect();
+    let fleet = Fleet::new(agents.iter().map(client).collect());
+    let big = vec![b'x'; 1 << 20];
+    let mut text = Vec::new();
+    for (delay, files) in [
+        (Duration::ZERO, set(&[("general/a", b"1")])),
+        (Duration::from_millis(200), set(&[("general/a", b"2")])),
+        (Duration::ZERO, set(&[("general/a", &big)])),
+    ] {
+        for agent in &agents {
+            agent.set_delay(delay);
+        }
+        let begun = std::time::Instant::now();
+        let outcomes = fleet.push(&files, &options(), |_, _| ());
+        let took = begun.elapsed();
+        assert!(
+            outcomes
+                .iter()
+                .all(|o| o.as_ref().is_ok_and(Pushed::is_converged))
+        );
+        // Four turns of sixteen, and not fifty in a row.
+        assert!(took >= delay * 4);
+        assert!(delay.is_zero() || took < delay * 25, "{took:?}");
+        text.push(format!(
+            "delay {delay:?}, {} bytes: {took:?}",
+            files.bytes()
+        ));
+    }
+    println!("50 agents: {}", text.join("; "));
 }

@@ -332,3 +332,36 @@ fn more_changes_than_one_apply_holds_are_one_reload() {
     site.reload("1001 runtime commands");
     site.agrees();
 }
+
+/// A server that is added is checked as its backend says, and takes traffic.
+#[test]
+fn a_server_added_at_runtime_is_checked_like_the_others() {
+    for version in BOTH {
+        let reserved = crate::support::ports::Port::reserve();
+        let port = reserved.number();
+        let text = template()
+            .replace(
+                "defaults web\n",
+                &format!("frontend origin\n    bind 127.0.0.1:{port}\n    http-request return status 204 if {{ path /health }}\n    http-request return status 200\ndefaults web\n    option httpchk GET /health\n    http-check expect status 204\n"),
+            );
+        let files = [
+            ("haproxy.cfg", text),
+            ("backends.json", records(&be(json!([])))),
+            ("maps/path.map", "/ be\n".to_owned()),
+        ];
+        let mut site = Site::start(version, &files);
+        site.declare(&be(json!([server("a", port)])));
+        site.runtime();
+        let up = |site: &Site| {
+            let what = format!("{version}: the check has passed");
+            crate::support::wait::until(&what, std::time::Duration::from_secs(10), || {
+                let rows = site.statistics();
+                let row = rows.iter().find(|row| row["svname"] == "a").unwrap();
+                (row["status"] == "UP" && row["check_status"] == "L7OK").then_some(())
+            });
+        };
+        up(&site);
+        site.agrees();
+        up(&site);
+    }
+}

@@ -3,12 +3,13 @@
 
 mod fence;
 mod ops;
+mod random;
 mod reloads;
 mod requests;
 mod tree;
 mod ways;
 
-use super::sides::{Fake, Mask, Real, Side};
+use super::sides::{Fake, Mask, OnFake, Real, Side, branch};
 use crate::support::agent::{self, Apply};
 use crate::support::haproxy::Version;
 use serde_json::{Value, json};
@@ -67,8 +68,8 @@ impl Step {
     }
 }
 
-/// Everything that a side shows while the steps are taken.
-fn observe(side: &mut dyn Side, steps: &[Step]) -> Vec<Value> {
+/// Everything that a side shows while the steps are taken, and what it complained about.
+fn observe(side: &mut dyn Side, steps: &[Step]) -> (Vec<Value>, Vec<String>) {
     let mut mask = Mask::default();
     let mut seen = vec![json!({"start": mask.value(side.settled())})];
     for step in steps {
@@ -76,7 +77,7 @@ fn observe(side: &mut dyn Side, steps: &[Step]) -> Vec<Value> {
         let state = mask.value(side.settled());
         seen.push(json!({"brought": brought, "state": state}));
     }
-    seen
+    (seen, side.complaints())
 }
 
 /// Runs a sequence on HAProxy 3.4 without pacing.
@@ -94,34 +95,34 @@ fn fired(steps: &[Step]) {
     same(Version::V3_4, Some("6s"), steps);
 }
 
-/// Runs a sequence on both sides and compares.
+/// Runs a sequence on all sides and compares.
 fn same(version: Version, interval: Option<&str>, steps: &[Step]) {
-    let (fake, real) = thread::scope(|scope| {
+    let (fake, real, on_fake) = thread::scope(|scope| {
         let real = scope.spawn(|| observe(&mut Real::start(version, interval), steps));
-        let full = full_version(version);
+        let on_fake = scope.spawn(|| observe(&mut OnFake::start(version, interval), steps));
+        let full = branch(version).full();
         let fake = observe(&mut Fake::start(interval.is_some(), full), steps);
-        (fake, real.join().unwrap())
+        (fake, real.join().unwrap(), on_fake.join().unwrap())
     });
     let names: Vec<String> = steps.iter().map(Step::name).collect();
-    for (at, (fake, real)) in fake.iter().zip(&real).enumerate() {
-        let what = match at {
-            0 => "the start",
-            at => names[at - 1].as_str(),
-        };
-        let differs = differences(fake, real, String::new());
-        assert!(
-            differs.is_empty(),
-            "step {at}, {what}: fake, then real\n{}\nreal: {real:#}",
-            differs.join("\n")
-        );
-    }
-}
-
-fn full_version(version: Version) -> &'static str {
-    match version {
-        Version::V3_0 => "3.0.11-1+deb13u4",
-        Version::V3_2 => "3.2.26-1",
-        Version::V3_4 => "3.4.7-1",
+    for (other, which) in [
+        (&fake, "the fake agent"),
+        (&on_fake, "the agent on the fake HAProxy"),
+    ] {
+        for (at, (seen, real_seen)) in other.0.iter().zip(&real.0).enumerate() {
+            let what = match at {
+                0 => "the start",
+                at => names[at - 1].as_str(),
+            };
+            let differs = differences(seen, real_seen, String::new());
+            assert!(
+                differs.is_empty(),
+                "step {at}, {what}: {which}, then the agent on HAProxy\n{}\nreal: {real_seen:#}\n{which} said\n{}\nthe agent on HAProxy said\n{}",
+                differs.join("\n"),
+                other.1.join("\n"),
+                real.1.join("\n")
+            );
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The sides of a comparison: the fake agent, and the real one on a HAProxy. Whatever
 //! differs from run to run is masked, everything else is compared.
 
-use super::kit;
+use super::{config, kit};
 use crate::support::agent::{self, AUTHORIZATION, PASSWORD, Reply, Setup, USER};
 use crate::support::haproxy::{Haproxy, Version};
 use crate::support::wait;
-use haptic_agent::testkit::FakeAgent;
 use haptic_agent::testkit::fake_agent::Pacing;
+use haptic_agent::testkit::fake_haproxy::Version as Branch;
+use haptic_agent::testkit::{FakeAgent, FakeHaproxy};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
@@ -31,7 +32,10 @@ pub(super) trait Side {
     /// HAProxy is started anew with what is on disk.
     fn restart_haproxy(&mut self);
 
-    /// The next ready agent, after the one that runs was ended.
+    /// What it logged that a person should read.
+    fn complaints(&self) -> Vec<String>;
+
+    /// `GET /v1/state`.
     fn state(&self, query: &str) -> Value {
         let target = format!("/v1/state{query}");
         let reply = agent::get(self.address(), &target, Some(AUTHORIZATION));
@@ -112,6 +116,10 @@ impl Side for Fake {
     fn restart_haproxy(&mut self) {
         self.agent.restart_haproxy();
     }
+
+    fn complaints(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The agent's own binary beside a real HAProxy.
@@ -165,6 +173,127 @@ impl Side for Real {
         }
         self.haproxy = Haproxy::start(version, &self.base, &config);
         wait_for_known(self);
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        complaints(&self.agent)
+    }
+}
+
+/// The agent's own binary beside a fake HAProxy that reads the same files.
+#[derive(Debug)]
+pub(super) struct OnFake {
+    agent: agent::Agent,
+    haproxy: FakeHaproxy,
+    base: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl OnFake {
+    pub(super) fn start(version: Version, interval: Option<&str>) -> Self {
+        Self::start_with(version, interval, &[])
+    }
+
+    /// With flags of its own.
+    pub(super) fn start_with(
+        version: Version,
+        interval: Option<&str>,
+        flags: &[(&str, &str)],
+    ) -> Self {
+        let this = Self::set_up(version, interval, flags, |_| {});
+        this.agent.wait_ready();
+        this
+    }
+
+    /// An agent that is not waited for, on a HAProxy with faults.
+    pub(super) fn spawn(version: Version, prepare: impl FnOnce(&FakeHaproxy)) -> Self {
+        Self::set_up(version, None, &[], prepare)
+    }
+
+    fn set_up(
+        version: Version,
+        interval: Option<&str>,
+        flags: &[(&str, &str)],
+        prepare: impl FnOnce(&FakeHaproxy),
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("b");
+        fs::create_dir(&base).unwrap();
+        fs::write(base.join(kit::CONFIG), kit::bootstrap()).unwrap();
+        let files = base.clone();
+        let haproxy = FakeHaproxy::builder(branch(version))
+            .model(config::load(&base).unwrap())
+            .on_reload(move |_| config::load(&files))
+            .start(&base.join("master.sock"), &base.join("worker.sock"))
+            .unwrap();
+        prepare(&haproxy);
+        let mut setup = Setup::new(&base).with("--reload-interval-min", interval.unwrap_or("0"));
+        for (flag, value) in flags {
+            setup = setup.with(flag, value);
+        }
+        Self {
+            agent: setup.spawn(),
+            haproxy,
+            base,
+            _dir: dir,
+        }
+    }
+
+    /// HAProxy comes back after it died, with what is on disk.
+    pub(super) fn restart_dead(&mut self) {
+        let model = config::load(&self.base).unwrap();
+        self.haproxy.start_again(model).unwrap();
+    }
+
+    pub(super) fn agent(&self) -> &agent::Agent {
+        &self.agent
+    }
+
+    pub(super) fn haproxy(&mut self) -> &mut FakeHaproxy {
+        &mut self.haproxy
+    }
+}
+
+impl Side for OnFake {
+    fn name(&self) -> &'static str {
+        "the agent on the fake HAProxy"
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.agent.api()
+    }
+
+    fn fire(&mut self) {
+        wait_for_fire(self);
+    }
+
+    fn write_behind(&mut self, path: &str, bytes: Option<&[u8]>) {
+        write(&self.base.join(path), bytes);
+    }
+
+    fn restart_haproxy(&mut self) {
+        let model = config::load(&self.base).unwrap();
+        self.haproxy.start_again(model).unwrap();
+        wait_for_known(self);
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        complaints(&self.agent)
+    }
+}
+
+fn complaints(agent: &agent::Agent) -> Vec<String> {
+    let records = agent.records();
+    let loud = |record: &&Value| record["level"] == "warn" || record["level"] == "error";
+    let shown = records.iter().filter(loud).map(Value::to_string);
+    shown.collect()
+}
+
+pub(super) fn branch(version: Version) -> Branch {
+    match version {
+        Version::V3_0 => Branch::V3_0,
+        Version::V3_2 => Branch::V3_2,
+        Version::V3_4 => Branch::V3_4,
     }
 }
 

@@ -184,7 +184,7 @@ fn a_pending_reload_that_is_refused_goes_back() {
         apply("first", |state| Site::new().push("p1", state)),
         apply("scheduled", |state| Site::new().bad("2").push("p2", state)),
         Step::Fire,
-        apply("not remembered: scheduled again", |state| {
+        apply("the same again: remembered", |state| {
             Site::new().bad("2").push("p3", state)
         }),
     ]);

@@ -12,7 +12,10 @@ fn the_ways_of_an_apply() {
             Site::new().map("a one\nb three\n").auto("p3", state, &[])
         }),
         apply("runtime", |state| {
-            let ops = [map_op("map_add", kit::MAP, "c", Some("four"))];
+            let ops = [
+                map_op("map_set", kit::MAP, "b", Some("three")),
+                map_op("map_add", kit::MAP, "c", Some("four")),
+            ];
             Site::new()
                 .map("a one\nb three\nc four\n")
                 .auto("p4", state, &ops)
