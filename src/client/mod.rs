@@ -6,10 +6,10 @@
 //! |---|---|
 //! | [`client`] | [`Client`]: one agent's state and applies, retries, limits, cancel |
 //! | [`fileset`], [`backends`] | [`FileSet`]: a directory as the complete desired set |
-//! | [`decide`] | [`decide()`]: what a change needs, and why; pure |
-//! | [`push`] | [`push()`]: read, decide, apply, react; at most three rounds |
+//! | [`mod@decide`] | [`decide()`]: what a change needs, and why; pure |
+//! | [`mod@push`] | [`push()`]: read, decide, apply, react; at most three rounds |
 //! | [`fleet`] | [`Fleet`]: the same to many agents, an outcome for each |
-//! | [`doctor`] | [`doctor()`]: what can never be changed at runtime, and why |
+//! | [`mod@doctor`] | [`doctor()`]: what can never be changed at runtime, and why |
 //!
 //! # A controller
 //!
