@@ -20,7 +20,9 @@ use crate::clock;
 use crate::error::Report;
 use crate::http::{Deadlines, ListenAddr, Server, ServerConfig};
 use crate::responder::kv::{KvStatus, SyncWait};
-use crate::responder::limits::{LOOK_INTERVAL, MONITORING_CONNECTIONS, THREADS, WATCHER_LATE};
+use crate::responder::limits::{
+    LOOK_INTERVAL, MAX_PARTING, MONITORING_CONNECTIONS, THREADS, WATCHER_LATE,
+};
 use crate::responder::monitor::Monitor;
 use crate::responder::stop::Stop;
 use crate::responder::{Responder, Settings};
@@ -36,7 +38,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 #[must_use]
 pub fn descriptors() -> u64 {
     // A thread in accept holds a descriptor for the connection that it waits for.
-    (THREADS + MONITORING_CONNECTIONS) as u64 + OTHER_DESCRIPTORS
+    (THREADS + MAX_PARTING + MONITORING_CONNECTIONS) as u64 + OTHER_DESCRIPTORS
 }
 
 /// Starts the responder that `respond` describes.

@@ -4,7 +4,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`client`] | [`Client`]: one agent's state and applies, retries, limits, cancel |
+//! | [`mod@client`] | [`Client`]: one agent's state and applies, retries, limits, cancel |
 //! | [`fileset`], [`backends`] | [`FileSet`]: a directory as the complete desired set |
 //! | [`mod@decide`] | [`decide()`]: what a change needs, and why; pure |
 //! | [`mod@push`] | [`push()`]: read, decide, apply, react; at most three rounds |

@@ -200,7 +200,7 @@ mod tests {
             total: 4096,
         };
         assert_eq!(
-            line(&[sending.clone()], &labels),
+            line(std::slice::from_ref(&sending), &labels),
             "http://a:5555  sending 1.0 KiB of 4.0 KiB"
         );
         let phases = [

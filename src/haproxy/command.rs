@@ -4,12 +4,12 @@
 //! one command a line, no payload mark where none is meant, payloads that end. What a
 //! command means, and whether its words are right, is not looked at.
 
-use crate::wire::limits::{MAX_COMMAND_LINE_BYTES, MAX_COMMAND_WORDS};
+use crate::wire::limits::{MAX_COMMAND_LINE_BYTES, MAX_COMMAND_WORDS, MAX_PAYLOAD_BYTES};
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-pub use crate::format::payload::{MAX_PAYLOAD_LINE_BYTES, payload_budget};
+pub use crate::format::payload::MAX_PAYLOAD_LINE_BYTES;
 
 /// How long HAProxy may take for one command, waits not counted.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ impl Command {
     }
 
     /// A command with a payload: `text <<E_O_F`, `body`, `E_O_F`. A body whose last line
-    /// is open gets an LF. `budget` is that of [`payload_budget`].
+    /// is open gets an LF. It has `budget` bytes in all, [`MAX_PAYLOAD_BYTES`] at most.
     ///
     /// # Errors
     ///
@@ -53,6 +53,7 @@ impl Command {
     pub fn with_payload(text: &str, body: &[u8], budget: usize) -> Result<Self, CommandFault> {
         check_line(text, 1)?;
         check_body(body)?;
+        let budget = budget.min(MAX_PAYLOAD_BYTES);
         let mut bytes = format!("{text} <<{TERMINATOR}\n").into_bytes();
         bytes.extend_from_slice(body);
         if !body.ends_with(b"\n") {
@@ -243,7 +244,6 @@ impl Error for CommandFault {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::payload::MAX_PAYLOAD_BYTES_3_4;
     use crate::wire::limits::MAX_PAYLOAD_BYTES;
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn payloads_that_would_not_end_are_refused() {
-        let with = |body: &[u8]| Command::with_payload("x", body, MAX_PAYLOAD_BYTES_3_4);
+        let with = |body: &[u8]| Command::with_payload("x", body, MAX_PAYLOAD_BYTES);
         let line = |bytes: usize| "x".repeat(bytes - 1).into_bytes();
         assert!(with(b"a\n\nb\n").is_ok());
         assert!(with(b"E_O_F x\n E_O_F\n").is_ok());
@@ -333,13 +333,5 @@ mod tests {
                 budget: exact - 1
             })
         );
-    }
-
-    #[test]
-    fn the_payload_budget_grows_with_3_4() {
-        let budget = |text: &str| payload_budget(&text.parse().unwrap());
-        assert_eq!(budget("3.0.11"), MAX_PAYLOAD_BYTES);
-        assert_eq!(budget("3.3.13"), MAX_PAYLOAD_BYTES);
-        assert_eq!(budget("3.4.0"), MAX_PAYLOAD_BYTES_3_4);
     }
 }

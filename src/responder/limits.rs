@@ -20,6 +20,13 @@ pub const QUIET_TIME: Duration = Duration::from_millis(20);
 /// How long the peer may take to close after the reply, so that no TIME_WAIT stays here.
 pub const CLOSE_TIME: Duration = Duration::from_millis(100);
 
+/// How often answered connections are looked at.
+pub const PARTING_LOOK: Duration = Duration::from_millis(5);
+
+/// Answered connections that wait for their peer to close; a thread that has one more
+/// waits with it. 9000 checks a second have 45 between two looks.
+pub const MAX_PARTING: usize = 512;
+
 /// A whole connection, far below the shortest sensible interval of checks.
 pub const CONNECTION_TIME: Duration = Duration::from_millis(500);
 

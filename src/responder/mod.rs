@@ -8,7 +8,7 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | [`serve`] | the sockets: threads in accept, a line in, a line out |
+//! | [`serve`], `parting` | the sockets: threads in accept, a line in, a line out, the close |
 //! | [`line`], [`answer`] | pure: bytes to keys, keys and a copy to a reply |
 //! | [`value`], [`key`], [`stamp`] | what the store may say, and how keys are spelled |
 //! | [`copy`], [`kv`] | the copy, and the watcher that replaces it |
@@ -30,6 +30,7 @@ pub mod line;
 pub mod metrics;
 pub mod monitor;
 pub mod note;
+mod parting;
 pub mod serve;
 pub mod stamp;
 pub mod stop;

@@ -1,5 +1,5 @@
 //! The sockets of the responder: a fixed number of threads, each in accept; a line in, a
-//! line out, wait for the peer to close, next.
+//! line out, next. What has been answered waits elsewhere for the peer to close.
 //!
 //! No error of accept ends a thread, and no peer holds one for longer than
 //! [`CONNECTION_TIME`]. Nothing is logged, formatted or read from the store here: what is
@@ -31,6 +31,7 @@ use super::limits::{
 };
 use super::line::{self, Request};
 use super::metrics::{Metrics, Silence};
+use super::parting::Parting;
 use super::stop::Stop;
 use crate::clock::Clock;
 use crate::http::ListenAddr;
@@ -120,9 +121,16 @@ impl CheckListener {
             answering,
             busy_since: (0..THREADS).map(|_| AtomicU64::new(IDLE)).collect(),
             broken: AtomicBool::new(false),
+            parting: Parting::default(),
             stop: Stop::default(),
         });
         let mut threads = Vec::with_capacity(THREADS);
+        let parting = {
+            let theirs = Arc::clone(&shared);
+            thread::Builder::new()
+                .name("check-close".to_owned())
+                .spawn(move || theirs.parting.look(&*theirs.answering.clock))?
+        };
         for place in 0..THREADS {
             let theirs = Arc::clone(&shared);
             let spawned = thread::Builder::new()
@@ -131,14 +139,21 @@ impl CheckListener {
                 .spawn(move || theirs.answer_until_stopped(place));
             match spawned {
                 Ok(thread) => threads.push(thread),
-                Err(error) if threads.is_empty() => return Err(error),
+                Err(error) if threads.is_empty() => {
+                    shared.parting.stop();
+                    return Err(error);
+                }
                 Err(error) => {
                     log::warn!(threads = threads.len(), wanted = THREADS, error:% = error; "fewer threads than wanted answer agent checks; raise the limit of threads");
                     break;
                 }
             }
         }
-        Ok(Serving { shared, threads })
+        Ok(Serving {
+            shared,
+            threads,
+            parting: Some(parting),
+        })
     }
 }
 
@@ -147,6 +162,7 @@ impl CheckListener {
 pub struct Serving {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    parting: Option<JoinHandle<()>>,
 }
 
 impl Serving {
@@ -164,6 +180,10 @@ impl Serving {
         self.shared.raise_stop();
         for thread in self.threads.drain(..) {
             // A connection that panics is caught; nothing else in a thread can.
+            let _ended = thread.join();
+        }
+        self.shared.parting.stop();
+        if let Some(thread) = self.parting.take() {
             let _ended = thread.join();
         }
     }
@@ -214,6 +234,7 @@ struct Shared {
     /// Milliseconds from `started`, one a thread.
     busy_since: Vec<AtomicU64>,
     broken: AtomicBool,
+    parting: Parting,
     stop: Stop,
 }
 
@@ -226,7 +247,7 @@ impl Shared {
                 Ok((stream, _peer)) => {
                     errors_in_a_row = 0;
                     self.broken.store(false, Ordering::Relaxed);
-                    self.take(place, &stream);
+                    self.take(place, stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -240,7 +261,7 @@ impl Shared {
         }
     }
 
-    fn take(&self, place: usize, stream: &TcpStream) {
+    fn take(&self, place: usize, stream: TcpStream) {
         let accepted = self.answering.clock.now();
         let busy = self.busy_since.get(place);
         if let Some(busy) = busy {
@@ -250,10 +271,16 @@ impl Shared {
         // What a panic leaves behind is one connection, which closes all the same; the
         // coverage's locks are taken again whatever happened under them.
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            self.answering.converse(stream, accepted)
+            self.answering.converse(&stream, accepted)
         }));
-        if caught.is_err() {
-            self.answering.metrics.panics.inc();
+        match caught {
+            Ok(Some(end)) => {
+                if let Err(stream) = self.parting.take(stream, end) {
+                    self.answering.wait_for_close(&stream, end);
+                }
+            }
+            Ok(None) => {}
+            Err(_) => self.answering.metrics.panics.inc(),
         }
         self.answering.metrics.connections.dec();
         if let Some(busy) = busy {
@@ -305,12 +332,11 @@ impl Shared {
 }
 
 impl Answering {
-    /// One connection from its first byte to its end.
-    fn converse(&self, stream: &TcpStream, accepted: Instant) {
+    /// One connection from its first byte to the answer. Returns until when the peer may
+    /// take to close; nothing where it is closed at once.
+    fn converse(&self, stream: &TcpStream, accepted: Instant) -> Option<Instant> {
         let mut buffer = [0u8; MAX_LINE_BYTES + 1];
-        let Some(received) = self.read_line(stream, &mut buffer, accepted) else {
-            return;
-        };
+        let received = self.read_line(stream, &mut buffer, accepted)?;
         let keys = match line::parse(received) {
             Request::Keys(keys) => keys,
             Request::NoKey => return self.stay_silent(Silence::NoKey),
@@ -329,7 +355,7 @@ impl Answering {
         // A fresh connection's buffer holds a dozen bytes, so anything else than all of
         // them is a peer that has gone.
         if writer.write(reply.as_bytes()).ok() != Some(reply.as_bytes().len()) {
-            return;
+            return None;
         }
         let now = self.clock.now();
         self.metrics.replies.of(answer.value.into()).inc();
@@ -339,7 +365,10 @@ impl Answering {
             self.metrics.transitions.inc();
             self.note(Note::Told(transition));
         }
-        let end = (now + CLOSE_TIME).min(accepted + CONNECTION_TIME);
+        Some((now + CLOSE_TIME).min(accepted + CONNECTION_TIME))
+    }
+
+    fn wait_for_close(&self, stream: &TcpStream, end: Instant) {
         while self.wait(stream, Interest::Hangup, end) == Waited::Interrupted {}
     }
 
@@ -373,8 +402,9 @@ impl Answering {
         buffer.get(..length)
     }
 
-    fn stay_silent(&self, why: Silence) {
+    fn stay_silent(&self, why: Silence) -> Option<Instant> {
         self.metrics.silent.of(why).inc();
+        None
     }
 
     fn wait(&self, stream: &TcpStream, interest: Interest, end: Instant) -> Waited {

@@ -42,7 +42,7 @@ const VERSION: Version = Version::V3_2;
 
 type Section = (&'static str, &'static str, fn());
 
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 13] = [
     (
         "reload",
         "an apply with a reload ÷ the same by hand",
@@ -78,6 +78,11 @@ const SECTIONS: [Section; 12] = [
         responder::answers,
     ),
     ("fleet", "919 rows that ask", responder::fleet),
+    (
+        "follow",
+        "a key in Consul until HAProxy shows its state",
+        responder::follow,
+    ),
     ("store", "copies of the store", responder::store),
 ];
 

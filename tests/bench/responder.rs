@@ -3,6 +3,7 @@
 
 use crate::VERSION;
 use crate::measure::{Times, kib, ms};
+use crate::support::consul::{Consul, Mode};
 use crate::support::haproxy::{Haproxy, preamble};
 use crate::support::wait;
 use haptic_agent::clock;
@@ -20,6 +21,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -172,7 +174,7 @@ fn bound(metrics: &Metrics, share: f64) -> String {
 pub(crate) fn fleet() {
     for inter in [100, 2000] {
         let dir = tempfile::tempdir().unwrap();
-        let mut responder = Process::start(dir.path(), &[]);
+        let mut responder = Process::on_directory(dir.path());
         let mut config = preamble(dir.path());
         config.push_str("backend web\n    balance roundrobin\n");
         for at in 0..ROWS {
@@ -254,7 +256,7 @@ fn cpu(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// `haptic-agent respond` on a directory.
+/// `haptic-agent respond`.
 struct Process {
     child: Child,
     checks: SocketAddr,
@@ -262,20 +264,21 @@ struct Process {
 }
 
 impl Process {
-    fn start(dir: &std::path::Path, flags: &[&str]) -> Self {
+    fn on_directory(dir: &Path) -> Self {
+        let kv = dir.join("kv");
+        Self::start(dir, &["-kv-dir", kv.to_str().unwrap()])
+    }
+
+    fn on_consul(dir: &Path, consul: &Consul) -> Self {
+        Self::start(dir, &["-consul-addr", &consul.address().to_string()])
+    }
+
+    fn start(dir: &Path, flags: &[&str]) -> Self {
         let log = dir.join("responder.log");
         let file = File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_haptic-agent"))
-            .args([
-                "respond",
-                "-listen-addr",
-                "127.0.0.1:0",
-                "-monitoring-addr",
-                "127.0.0.1:0",
-            ])
-            .arg("-kv-dir")
-            .arg(dir.join("kv"))
-            .arg("-haproxy-socket")
+            .args(["respond", "-listen-addr", "127.0.0.1:0"])
+            .args(["-monitoring-addr", "127.0.0.1:0", "-haproxy-socket"])
             .arg(dir.join("worker.sock"))
             .args(flags)
             .env_clear()
@@ -356,6 +359,54 @@ pub(crate) fn store() {
             ms(built.median()),
             swapped.median().as_nanos(),
             looked.median().as_nanos(),
+        );
+    }
+}
+
+/// From the answer of Consul to a write until HAProxy shows the state, one HAProxy beside
+/// one responder.
+pub(crate) fn follow() {
+    for (inter, rounds) in [(100u64, 40), (2000, 20)] {
+        let dir = tempfile::tempdir().unwrap();
+        let consul = Consul::start(Mode::Open);
+        let responder = Process::on_consul(dir.path(), &consul);
+        let (ip, port) = (responder.checks.ip(), responder.checks.port());
+        let config = format!(
+            "{}backend web\n    server s1 127.0.0.1:9 weight 100 agent-check agent-addr {ip} agent-port {port} agent-inter {inter}ms agent-send \"web/s1 canary\\n\"\n",
+            preamble(dir.path())
+        );
+        let haproxy = Haproxy::start(VERSION, dir.path(), &config);
+        let admin = || {
+            let dump = haproxy.ask("show servers state web").unwrap();
+            let row = dump.lines().nth(2).unwrap();
+            row.split(' ').nth(6).unwrap().to_owned()
+        };
+        let mut times = Times::default();
+        for round in 0..rounds {
+            let want = match round % 2 {
+                0 => {
+                    consul.put("haptic-agent/state/canary", "drain");
+                    "8"
+                }
+                _ => {
+                    consul.delete("haptic-agent/state/canary");
+                    "0"
+                }
+            };
+            let written = Instant::now();
+            while admin() != want {
+                assert!(written.elapsed() < PATIENCE, "never followed");
+                thread::sleep(Duration::from_millis(1));
+            }
+            times.take(written.elapsed());
+            // Not in step with the checks.
+            thread::sleep(Duration::from_millis(37 * (round % 7)));
+        }
+        println!(
+            "  agent-inter {inter} ms: median {}, nine of ten within {}, slowest {}  ({rounds} writes)",
+            ms(times.median()),
+            ms(times.quantile(0.9)),
+            ms(times.quantile(1.0)),
         );
     }
 }

@@ -7,3 +7,4 @@ mod http;
 mod push;
 mod real;
 mod script;
+mod sending;

@@ -2,6 +2,7 @@
 
 mod config;
 mod fake_agent;
+mod faults;
 mod kit;
 mod parity;
 mod sides;

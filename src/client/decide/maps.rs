@@ -46,7 +46,7 @@ pub(super) fn judge(
             ),
         );
     }
-    let chunks = match map_file::chunks(&lines, payload::piece_room(path)) {
+    let chunks = match map_file::chunks(&lines, payload::room(path)) {
         Ok(chunks) => chunks.len(),
         Err(fault) => return Found::reload(Why::TooBig, fault.words),
     };

@@ -54,7 +54,7 @@ impl Judge<'_> {
 
     fn one_pem(&self, entry: &Entry<'_>) -> Result<(), Fault> {
         let path = entry.path.as_str();
-        pem::certificate(entry.content, payload::pem_room(path, self.version)).map(drop)
+        pem::certificate(entry.content, payload::room(path)).map(drop)
     }
 
     /// A CA file that the worker holds.
@@ -79,7 +79,7 @@ impl Judge<'_> {
             }
             Err(fault) => return refused(fault),
         }
-        match pem::bundle(entry.content, payload::piece_room(path)) {
+        match pem::bundle(entry.content, payload::room(path)) {
             Ok(bundle) => {
                 self.phases.cert.push(file_op(OpKind::CaSet, path));
                 let count = bundle.pieces.len();

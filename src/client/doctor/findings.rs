@@ -97,7 +97,7 @@ impl Findings {
                 );
             }
             if used.contains(&Use::Cert) {
-                self.size(entry, state);
+                self.size(entry);
             }
             return;
         }
@@ -141,11 +141,8 @@ impl Findings {
         }
     }
 
-    fn size(&mut self, entry: &Entry<'_>, state: &State) {
-        let Ok(version) = state.haproxy.version.parse::<HaproxyVersion>() else {
-            return;
-        };
-        let room = payload::pem_room(entry.path.as_str(), &version);
+    fn size(&mut self, entry: &Entry<'_>) {
+        let room = payload::room(entry.path.as_str());
         if let Err(fault) = pem::certificate(entry.content, room) {
             if fault.kind == crate::format::FaultKind::TooBig {
                 self.add(

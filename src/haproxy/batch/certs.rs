@@ -8,7 +8,6 @@
 
 use super::run::{Runner, Stop};
 use crate::format::field::RuntimePath;
-use crate::format::payload::MAX_PAYLOAD_BYTES_3_4;
 use crate::format::pem::CertPem;
 use crate::haproxy::command::Command;
 use crate::haproxy::ops::expect;
@@ -17,6 +16,7 @@ use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;
 use crate::haproxy::wait::Backoff;
 use crate::haproxy::worker::{DumpError, LOCKED};
+use crate::wire::limits::MAX_PAYLOAD_BYTES;
 use std::time::Duration;
 
 /// How long somebody else may be at the certificates; a look at them is over in
@@ -167,7 +167,7 @@ impl Runner<'_> {
             *made = true;
         }
         for (text, body) in parts {
-            let command = Command::with_payload(text, body, MAX_PAYLOAD_BYTES_3_4)
+            let command = Command::with_payload(text, body, MAX_PAYLOAD_BYTES)
                 .map_err(|fault| Failed::Op(Outcome::TooBig, fault.to_string()))?;
             *opened = true;
             self.set(work, &command)?;

@@ -262,7 +262,7 @@ impl<'a> Compiler<'a> {
             }
             TypedOp::MapReplace(path) => {
                 let file = self.file(path)?;
-                let room = payload::piece_room(path.as_str());
+                let room = payload::room(path.as_str());
                 let chunks = map_file::chunks(&map_file::parse(&file)?, room)?;
                 self.segments.push(Segment::MapReplace(MapReplace {
                     op: at,
@@ -506,8 +506,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn certificate(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        let room = payload::pem_room(path.as_str(), self.version);
-        let pem = pem::certificate(&self.file(path)?, room)?;
+        let pem = pem::certificate(&self.file(path)?, payload::room(path.as_str()))?;
         self.segments.push(Segment::Cert(CertProgram {
             op: at,
             path: path.clone(),
@@ -523,7 +522,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn authority(&mut self, at: usize, path: &RuntimePath, new: bool) -> Result<(), Fault> {
-        let bundle = pem::bundle(&self.file(path)?, payload::piece_room(path.as_str()))?;
+        let bundle = pem::bundle(&self.file(path)?, payload::room(path.as_str()))?;
         self.segments.push(Segment::Ca(CaProgram {
             op: at,
             path: path.clone(),

@@ -112,3 +112,17 @@ pub(super) fn drain(stream: &mut TcpStream) {
 pub(super) fn reset_on_close(stream: &TcpStream) {
     rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
 }
+
+/// A deadline that a test waits for.
+pub(super) fn soon() -> Duration {
+    Duration::from_millis(200)
+}
+
+/// A 200 with that body.
+pub(super) fn ok(body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}

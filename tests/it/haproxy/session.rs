@@ -4,9 +4,9 @@ use super::*;
 use crate::support::fake::{Fake, Peer};
 use crate::support::haproxy::preamble;
 use haptic_agent::clock::SystemClock;
-use haptic_agent::haproxy::command::payload_budget;
 use haptic_agent::haproxy::session::{Exchange, Outcome, SessionError, WINDOW_BYTES, go_on};
 use haptic_agent::haproxy::{Command, ReloadOutcome, Reply, Session, reload};
+use haptic_agent::wire::limits::MAX_PAYLOAD_BYTES;
 use std::fs;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -103,11 +103,10 @@ fn pipelined_answers_equal_those_in_lockstep() {
     for version in Version::ALL {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (lockstep, pipelined) = (start(version, one.path()), start(version, two.path()));
-        let budget = payload_budget(&info_of(&lockstep).version);
         let mut first = Session::open(&worker_of(&lockstep), soon()).unwrap();
         let mut second = Session::open(&worker_of(&pipelined), soon()).unwrap();
         for seed in 1..=4 {
-            let commands = mix(&mut Dice(seed * 0x9e37_79b9), 400, budget);
+            let commands = mix(&mut Dice(seed * 0x9e37_79b9), 400, MAX_PAYLOAD_BYTES);
             let expected: Vec<_> = commands
                 .iter()
                 .flat_map(|command| texts(&all(&mut first, std::slice::from_ref(command))))
@@ -139,7 +138,7 @@ fn a_payload_of_the_whole_budget_is_taken() {
     for version in Version::ALL {
         let dir = tempfile::tempdir().unwrap();
         let haproxy = start(version, dir.path());
-        let budget = payload_budget(&info_of(&haproxy).version);
+        let budget = MAX_PAYLOAD_BYTES;
         let mut session = Session::open(&worker_of(&haproxy), soon()).unwrap();
         // Short lines are echoed most on 3.0, long ones do not fit a slice.
         for width in [4, 100, 9000] {

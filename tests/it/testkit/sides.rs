@@ -191,6 +191,31 @@ pub(super) struct OnFake {
 
 impl OnFake {
     pub(super) fn start(version: Version, interval: Option<&str>) -> Self {
+        Self::start_with(version, interval, &[])
+    }
+
+    /// With flags of its own.
+    pub(super) fn start_with(
+        version: Version,
+        interval: Option<&str>,
+        flags: &[(&str, &str)],
+    ) -> Self {
+        let this = Self::set_up(version, interval, flags, |_| {});
+        this.agent.wait_ready();
+        this
+    }
+
+    /// An agent that is not waited for, on a HAProxy with faults.
+    pub(super) fn spawn(version: Version, prepare: impl FnOnce(&FakeHaproxy)) -> Self {
+        Self::set_up(version, None, &[], prepare)
+    }
+
+    fn set_up(
+        version: Version,
+        interval: Option<&str>,
+        flags: &[(&str, &str)],
+        prepare: impl FnOnce(&FakeHaproxy),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().join("b");
         fs::create_dir(&base).unwrap();
@@ -201,13 +226,23 @@ impl OnFake {
             .on_reload(move |_| config::load(&files))
             .start(&base.join("master.sock"), &base.join("worker.sock"))
             .unwrap();
-        let setup = Setup::new(&base).with("--reload-interval-min", interval.unwrap_or("0"));
+        prepare(&haproxy);
+        let mut setup = Setup::new(&base).with("--reload-interval-min", interval.unwrap_or("0"));
+        for (flag, value) in flags {
+            setup = setup.with(flag, value);
+        }
         Self {
-            agent: setup.start(),
+            agent: setup.spawn(),
             haproxy,
             base,
             _dir: dir,
         }
+    }
+
+    /// HAProxy comes back after it died, with what is on disk.
+    pub(super) fn restart_dead(&mut self) {
+        let model = config::load(&self.base).unwrap();
+        self.haproxy.start_again(model).unwrap();
     }
 
     pub(super) fn agent(&self) -> &agent::Agent {
