@@ -4,5 +4,6 @@
 mod crt_lists;
 mod files;
 mod kit;
+mod random;
 mod reloads;
 mod servers;

@@ -185,7 +185,7 @@ impl Site {
         );
     }
 
-    fn maps_are_their_files(&self) {
+    pub(super) fn maps_are_their_files(&self) {
         for name in self.state().runtime_inventory.maps {
             let Some(file) = self.files.get(&name) else {
                 continue;
