@@ -432,7 +432,7 @@ impl<K: Copy + PartialEq> Values<'_, K> {
         if let Some((_, text)) = self.typed.iter().rev().find(|(k, _)| *k == key) {
             return self.read(key, text, read).map(Some);
         }
-        if let Some((name, text)) = self.from_env(key) {
+        if let Some((name, text)) = self.environment(key) {
             return in_env(name, &text, read).map(Some);
         }
         match self.flag(key).and_then(|f| f.default) {
@@ -458,7 +458,7 @@ impl<K: Copy + PartialEq> Values<'_, K> {
         if !values.is_empty() {
             return Ok(values);
         }
-        match self.from_env(key) {
+        match self.environment(key) {
             Some((name, text)) => text
                 .split_ascii_whitespace()
                 .map(|word| in_env(name.clone(), word, &read))
@@ -477,7 +477,7 @@ impl<K: Copy + PartialEq> Values<'_, K> {
         self.command.flags.iter().find(|f| f.key == key)
     }
 
-    fn from_env(&self, key: K) -> Option<(String, String)> {
+    fn environment(&self, key: K) -> Option<(String, String)> {
         let name = self.command.variable(self.flag(key)?)?;
         let text = (self.env)(&name).filter(|text| !text.is_empty())?;
         Some((name, text))

@@ -7,6 +7,8 @@
 use super::limits::{MAX_KEYS, MAX_LINE_BYTES};
 
 /// What the bytes so far amount to.
+// One lives on the stack of each connection; an allocation a request would cost more.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// At least one key, at most [`MAX_KEYS`], as sent.
