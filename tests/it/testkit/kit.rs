@@ -103,10 +103,6 @@ impl Site {
         self.with(MAP, "map", text)
     }
 
-    pub(super) fn bytes(&self, path: &str) -> &[u8] {
-        &self.files[path].1
-    }
-
     /// A push of it in mode `reload` on top of what `state` says, as a controller does it:
     /// content that the state shows is not sent.
     pub(super) fn push(&self, plan_id: &str, state: &Value) -> Apply {

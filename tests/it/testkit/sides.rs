@@ -90,10 +90,6 @@ impl Fake {
         });
         Self { agent }
     }
-
-    pub(super) fn agent(&self) -> &FakeAgent {
-        &self.agent
-    }
 }
 
 impl Side for Fake {

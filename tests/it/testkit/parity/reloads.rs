@@ -60,6 +60,30 @@ fn a_set_without_its_main_file_is_refused_before_anything() {
     ]);
 }
 
+/// What was there before the agent is not the agent's: a set may go without it.
+#[test]
+fn a_main_file_that_was_never_owned_may_be_left_out() {
+    plain(&[
+        apply("refused, and the old one is back", |state| {
+            Site::new().bad("1").push("p1", state)
+        }),
+        apply("a set without it", |state| {
+            nothing_loaded().push("p2", state)
+        }),
+        apply("and again", |state| nothing_loaded().auto("p3", state, &[])),
+        apply("with it", |state| Site::new().push("p4", state)),
+        apply("without it now", |state| {
+            Site::new().without(kit::CONFIG).auto("p5", state, &[])
+        }),
+    ]);
+}
+
+/// A set of which HAProxy loads nothing.
+fn nothing_loaded() -> Site {
+    let site = Site::bare("x").without(kit::CONFIG);
+    site.with("errors/503.http", "general", "x")
+}
+
 #[test]
 fn reloads_wait_for_the_window_and_applies_join_them() {
     paced(&[

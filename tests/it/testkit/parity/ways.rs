@@ -114,6 +114,9 @@ fn the_plan_blob_belongs_to_its_plan() {
         apply("repaired", |state| {
             Site::new().config("5").push("p5", state).blob(b"five")
         }),
+        apply("the first plan again, its blob is gone", |state| {
+            Site::new().config("6").push("p1", state)
+        }),
         apply("reverted", |state| {
             Site::bare("x").push("p6", state).revert()
         }),
