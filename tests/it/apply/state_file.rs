@@ -18,7 +18,8 @@ type Spoil = Box<dyn Fn(&[u8]) -> Vec<u8>>;
 /// An agent that waited for somebody to clear its own name away would never be ready.
 #[test]
 fn what_stands_in_the_place_of_the_state_and_is_no_file_is_set_aside() {
-    let put: [(&str, &dyn Fn(&Path)); 3] = [
+    type Put<'a> = &'a dyn Fn(&Path);
+    let put: [(&str, Put<'_>); 3] = [
         ("a directory", &|path| fs::create_dir(path).unwrap()),
         ("a FIFO", &|path| {
             let made = Command::new("mkfifo").arg(path).status().unwrap();

@@ -271,7 +271,8 @@ fn limits_are_asserted_before_a_byte_is_sent() {
     big.files[1].size = 25 << 20;
     let mut full = manifest("p", &[("a", b"")]);
     full.files[0].size = 64 << 20;
-    let table: Vec<(Manifest, Vec<Part<'_>>, Option<&[u8]>, &str)> = vec![
+    type Row<'a> = (Manifest, Vec<Part<'a>>, Option<&'a [u8]>, &'a str);
+    let table: Vec<Row<'_>> = vec![
         (manifest("", &[]), vec![], None, "plan_id must not be empty"),
         (manifest("p", &many), vec![], None, "4097 files"),
         (ops, vec![], None, "1001 ops"),

@@ -122,9 +122,10 @@ fn of_two_at_once_the_second_is_told_who_won_and_may_insist() {
     let client = client(&agent);
     push(&client, &set(&[]), &options()).unwrap();
     let mine = set(&[("general/a", b"mine")]);
-    let intrude = |step: &Step<'_>| match step {
-        Step::Decided(_) => behind(&agent, "theirs", 1),
-        _ => {}
+    let intrude = |step: &Step<'_>| {
+        if let Step::Decided(_) = step {
+            behind(&agent, "theirs", 1);
+        }
     };
     match push_watched(&client, &mine, &options(), &intrude) {
         Err(PushError::Overtaken {
@@ -145,9 +146,10 @@ fn of_two_at_once_the_second_is_told_who_won_and_may_insist() {
     );
 
     let once = RefCell::new(true);
-    let intrude = |step: &Step<'_>| match step {
-        Step::Decided(_) if once.replace(false) => behind(&agent, "theirs again", 1),
-        _ => {}
+    let intrude = |step: &Step<'_>| {
+        if matches!(step, Step::Decided(_)) && once.replace(false) {
+            behind(&agent, "theirs again", 1);
+        }
     };
     let insist = PushOptions {
         overwrite: true,
@@ -165,9 +167,10 @@ fn a_later_round_builds_on_nobody_else_s_push() {
     let client = client(&agent);
     push(&client, &set(&[]), &options()).unwrap();
     agent.turn_away(1);
-    let intrude = |step: &Step<'_>| match step {
-        Step::Again(_) => behind(&agent, "theirs", 1),
-        _ => {}
+    let intrude = |step: &Step<'_>| {
+        if let Step::Again(_) = step {
+            behind(&agent, "theirs", 1);
+        }
     };
     match push_watched(
         &client,
@@ -188,9 +191,10 @@ fn an_unknown_baseline_gets_the_full_set_and_a_reload() {
     let client = client(&agent);
     push(&client, &set(&[("maps/a.map", b"a b\n")]), &options()).unwrap();
     let once = RefCell::new(true);
-    let forget = |step: &Step<'_>| match step {
-        Step::Decided(_) if once.replace(false) => agent.lose_baseline(),
-        _ => {}
+    let forget = |step: &Step<'_>| {
+        if matches!(step, Step::Decided(_)) && once.replace(false) {
+            agent.lose_baseline();
+        }
     };
     let next = set(&[("maps/a.map", b"a c\n")]);
     let pushed = push_watched(&client, &next, &options(), &forget).unwrap();
@@ -307,9 +311,10 @@ fn a_scheduled_reload_is_waited_for_or_not() {
     assert!(!pushed.is_converged());
     // The same push again waits for what the first one began.
     let waited = RefCell::new(0);
-    let watch = |step: &Step<'_>| match step {
-        Step::Waiting { .. } => *waited.borrow_mut() += 1,
-        _ => {}
+    let watch = |step: &Step<'_>| {
+        if let Step::Waiting { .. } = step {
+            *waited.borrow_mut() += 1;
+        }
     };
     let pushed = push_watched(&client, &next, &options(), &watch).unwrap();
     assert!(pushed.is_converged(), "{:?}", pushed.outcome);
@@ -393,9 +398,10 @@ fn an_agent_that_stays_away_is_an_error_that_says_what_was_lost() {
         recover: Duration::from_millis(500),
         ..options()
     };
-    let watch = |step: &Step<'_>| match step {
-        Step::Lost(_) => agent.refuse_connections(1000),
-        _ => {}
+    let watch = |step: &Step<'_>| {
+        if let Step::Lost(_) = step {
+            agent.refuse_connections(1000);
+        }
     };
     match push_watched(
         &client,
@@ -439,9 +445,10 @@ fn a_cancel_ends_the_waiting() {
     agent.set_pacing(Pacing::Always);
     let cancel = Cancel::new();
     let client = client(&agent).cancelled_by(&cancel);
-    let watch = |step: &Step<'_>| match step {
-        Step::Waiting { .. } => cancel.cancel(),
-        _ => {}
+    let watch = |step: &Step<'_>| {
+        if let Step::Waiting { .. } = step {
+            cancel.cancel();
+        }
     };
     match push_watched(&client, &set(&[]), &options(), &watch) {
         Err(PushError::Client(error)) => assert!(error.is_cancelled()),

@@ -332,7 +332,7 @@ fn a_write_in_the_tick_of_the_agents_own_is_found() {
         std::fs::write(dir.path().join("map"), theirs).unwrap();
         assert_eq!(
             tree.recheck(&fs, now).unwrap(),
-            [path.clone()],
+            std::slice::from_ref(&path),
             "round {round}"
         );
     }
