@@ -5,7 +5,7 @@ use serde_json::json;
 use super::view::{Block, Failure};
 use crate::client::{Error, PushError, Transport};
 use crate::http::client::Error as HttpError;
-use crate::wire::result::{ConflictReason, Stage};
+use crate::wire::result::{ApplyResult, ConflictReason, Stage};
 
 /// Of a call.
 pub(super) fn of_error(error: &Error) -> Failure {
@@ -31,6 +31,15 @@ pub(super) fn failed(error: &PushError) -> Block {
     block
 }
 
+/// What helps where HAProxy itself is gone.
+pub(super) const HAPROXY_IS_AWAY: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then push again";
+
+/// Whether the files were not even judged, because nobody took the reload.
+pub(super) fn is_unreached(result: &ApplyResult) -> bool {
+    let reload = result.reload.as_ref();
+    !result.ok && reload.is_some_and(|reload| !reload.performed && reload.output.is_none())
+}
+
 fn of_push(error: &PushError) -> Failure {
     let next = match error {
         PushError::Client(error) => return of_error(error),
@@ -47,6 +56,7 @@ fn of_push(error: &PushError) -> Failure {
             Some(Stage::Revert | Stage::RevertReload) => {
                 "hapticctl state shows what runs; push a set that HAProxy accepts: hapticctl push DIR".into()
             }
+            Some(_) if is_unreached(result) => HAPROXY_IS_AWAY.into(),
             Some(_) | None => {
                 "mend what is named above, then push again; hapticctl state shows what serves meanwhile".into()
             }

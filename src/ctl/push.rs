@@ -14,7 +14,7 @@ const MAX_REASONS: usize = 4;
 
 pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let options = PushOptions {
-        by: who(),
+        by: Some(who()),
         epoch: Epoch::AtLeast(flags.epoch),
         reload: flags.reload,
         overwrite: flags.overwrite,
@@ -41,16 +41,16 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
 }
 
 /// The user and the machine, for others who find the set there.
-fn who() -> Option<String> {
+fn who() -> String {
     let user = ["USER", "LOGNAME"]
         .iter()
-        .find_map(|name| crate::cli::process_env(name))
-        .filter(|user| !user.is_empty())?;
+        .find_map(|name| crate::cli::process_env(name).filter(|user| !user.is_empty()))
+        .unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Some(match machine.trim() {
+    match machine.trim() {
         "" => user,
         machine => format!("{user}@{machine}"),
-    })
+    }
 }
 
 fn block(outcome: &Result<Pushed, PushError>) -> Block {

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::next::{HAPROXY_IS_AWAY, is_unreached};
 use super::view::{Block, Report};
 use super::{labels, plan, when, words};
 use crate::client::decide::pushed_by;
@@ -99,6 +100,9 @@ impl Standing {
         let push = "push a set that HAProxy accepts: hapticctl push DIR";
         match self {
             Self::Empty => Some("hapticctl push DIR".into()),
+            Self::Degraded if state.last_apply.as_ref().is_some_and(is_unreached) => {
+                Some(HAPROXY_IS_AWAY.into())
+            }
             Self::Degraded | Self::Unknown | Self::Behind => {
                 Some(match state.lkg_plan_id.as_str() {
                     "" => push.into(),

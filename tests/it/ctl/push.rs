@@ -2,7 +2,7 @@
 
 use super::kit::{Pod, Site, ctl};
 use crate::support::agent::tree;
-use crate::support::haproxy::Version;
+use crate::support::haproxy::{Haproxy, Version};
 
 const VERSIONS: [Version; 2] = [Version::V3_0, Version::V3_4];
 
@@ -248,4 +248,27 @@ fn the_doctor_looks_and_never_forbids() {
         .ends(0)
         .says("applied with a reload");
     assert_eq!(pod.get("a.example"), "two");
+}
+
+/// Nobody judged the files, so "mend them" would be the wrong advice.
+#[test]
+fn a_haproxy_that_is_gone_is_told_from_one_that_refuses() {
+    let mut pod = Pod::with(Version::V3_4, &[("--reload-timeout", "1s")]);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    pod.haproxy.kill();
+    site.write("haproxy.cfg", &pod.config("# two\n"));
+    ctl(url, &["push", site.path()])
+        .ends(1)
+        .says("next: is HAProxy running");
+    ctl(url, &["state"])
+        .ends(1)
+        .says("DEGRADED")
+        .says("next: is HAProxy running");
+    let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
+    pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);
+    ctl(url, &["push", site.path()]).ends(0);
+    assert_eq!(pod.get("a.example"), "one");
+    assert_eq!(tree(&pod.base), site.tree());
 }

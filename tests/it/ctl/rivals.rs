@@ -100,7 +100,7 @@ fn pushes_at_the_same_time_end_in_one_of_the_sets() {
     assert!(outs.iter().any(|out| out.code == 0));
     for out in &outs {
         if out.code != 0 {
-            out.ends(1).says("somebody else has pushed");
+            out.ends(1).says("has pushed meanwhile");
         }
     }
     let winner = sites.iter().position(|site| site.tree() == tree(&pod.base));
