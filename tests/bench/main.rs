@@ -28,6 +28,7 @@ mod persist;
 mod ready;
 mod recovery;
 mod reload;
+mod runtime;
 mod size;
 mod small;
 #[path = "../it/support/mod.rs"]
@@ -41,13 +42,18 @@ const VERSION: Version = Version::V3_2;
 
 type Section = (&'static str, &'static str, fn());
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 10] = [
     (
         "reload",
         "an apply with a reload ÷ the same by hand",
         reload::run,
     ),
     ("small", "one changed map among 100 files", small::run),
+    (
+        "runtime",
+        "changes without a reload ÷ the same commands and bytes by hand",
+        runtime::run,
+    ),
     (
         "persist",
         "the phases' persistence within an apply of one map",
