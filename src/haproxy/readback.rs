@@ -86,8 +86,8 @@ pub struct Void {
 }
 
 /// Looks at all that `touched` names, on the worker `expected`. `content` hands in the
-/// files as they are on disk now; what waits in `queue` is left out. No delete may run
-/// meanwhile.
+/// files as they are on disk now; what waits in `queue`, or was given up there, is left
+/// out. No delete may run meanwhile.
 ///
 /// # Errors
 ///
@@ -229,7 +229,7 @@ impl Look<'_> {
         let key = Key::Backend {
             backend: name.to_owned(),
         };
-        if self.queue.contains(&key) {
+        if self.queue.knows(&key) {
             return Ok(None);
         }
         let rows = servers_state::read(self.worker, name, self.deadline);
@@ -269,7 +269,7 @@ impl Look<'_> {
             backend: backend.to_owned(),
             server: name.to_owned(),
         };
-        if self.queue.contains(&key) {
+        if self.queue.knows(&key) {
             return None;
         }
         let row = rows.iter().find(|row| row.name == name);

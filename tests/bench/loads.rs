@@ -2,7 +2,7 @@
 
 use crate::VERSION;
 use crate::support::agent::{Agent, Apply, Setup};
-use crate::support::haproxy::Haproxy;
+use crate::support::haproxy::{Haproxy, Version};
 use crate::support::ports::Port;
 use serde_json::Value;
 use std::fs;
@@ -17,13 +17,23 @@ pub(crate) struct Site {
     pub(crate) haproxy: Haproxy,
     pub(crate) base: PathBuf,
     pub(crate) files: Vec<File>,
-    _port: Port,
+    port: Port,
     _dir: tempfile::TempDir,
 }
 
 impl Site {
+    /// Where it takes requests.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.number()
+    }
+
     /// Makes it and starts HAProxy on it.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::of(VERSION, arguments)
+    }
+
+    /// The same beside another HAProxy.
+    pub(crate) fn of(version: Version, arguments: &[&str]) -> Self {
         let dir = scratch();
         let base = dir.path().join("base");
         let port = Port::reserve();
@@ -41,12 +51,12 @@ impl Site {
         // As a controller sends it and a careful hand writes it: the configuration last.
         files.sort_by_key(|(path, _)| (path == "haproxy.cfg", path.clone()));
         let config = String::from_utf8(files.last().unwrap().1.clone()).unwrap();
-        let haproxy = Haproxy::start(VERSION, &base, &config);
+        let haproxy = Haproxy::start(version, &base, &config);
         Self {
             haproxy,
             base,
             files,
-            _port: port,
+            port,
             _dir: dir,
         }
     }

@@ -29,6 +29,7 @@ mod ready;
 mod recovery;
 mod reload;
 mod responder;
+mod runtime;
 mod size;
 mod small;
 #[path = "../it/support/mod.rs"]
@@ -42,13 +43,18 @@ const VERSION: Version = Version::V3_2;
 
 type Section = (&'static str, &'static str, fn());
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     (
         "reload",
         "an apply with a reload ÷ the same by hand",
         reload::run,
     ),
     ("small", "one changed map among 100 files", small::run),
+    (
+        "runtime",
+        "changes without a reload ÷ the same commands and bytes by hand",
+        runtime::run,
+    ),
     (
         "persist",
         "the phases' persistence within an apply of one map",

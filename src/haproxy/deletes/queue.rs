@@ -118,6 +118,9 @@ fn is_zero(value: &u32) -> bool {
 pub struct Queue {
     worker: Option<Identity>,
     entries: BTreeMap<Key, Entry>,
+    /// Given up, and still there until a reload; at most as many as may wait. A restart
+    /// forgets them: then only an op that names one again would look for it.
+    abandoned: BTreeSet<Key>,
     events: Vec<DeleteEvent>,
 }
 
@@ -135,6 +138,7 @@ impl From<Stored> for Queue {
         Self {
             worker: stored.worker,
             entries: stored.entries.into_iter().collect(),
+            abandoned: BTreeSet::new(),
             events: Vec::new(),
         }
     }
@@ -166,6 +170,13 @@ impl Queue {
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
         self.entries.contains_key(key)
+    }
+
+    /// Whether it is known why that object is still there: its delete waits, or was given
+    /// up.
+    #[must_use]
+    pub fn knows(&self, key: &Key) -> bool {
+        self.contains(key) || self.abandoned.contains(key)
     }
 
     /// What waits, as the state lists it: `backend/server` and `backend`, sorted.
@@ -208,10 +219,12 @@ impl Queue {
         for key in keys {
             self.finish(&key, DeleteOutcome::Superseded, why);
         }
+        self.abandoned.clear();
     }
 
     /// The object is wanted again. False when it did not wait.
     pub fn cancel(&mut self, key: &Key) -> bool {
+        self.abandoned.remove(key);
         self.finish(key, DeleteOutcome::Superseded, "it is wanted again")
     }
 
@@ -220,6 +233,7 @@ impl Queue {
     pub fn add(&mut self, requests: &[DeleteRequest], worker: Identity) {
         self.bind(worker);
         for request in requests {
+            self.abandoned.remove(&request.key);
             let entry = self
                 .entries
                 .entry(request.key.clone())
@@ -246,6 +260,12 @@ impl Queue {
 
     /// The end of an entry. False when there is none.
     pub(crate) fn finish(&mut self, key: &Key, outcome: DeleteOutcome, words: &str) -> bool {
+        let room = self.abandoned.len() < MAX_PENDING_SERVER_DELETES + MAX_PENDING_BACKEND_DELETES;
+        match outcome {
+            DeleteOutcome::Abandoned if room => self.abandoned.insert(key.clone()),
+            DeleteOutcome::Abandoned | DeleteOutcome::Deferred => false,
+            DeleteOutcome::Done | DeleteOutcome::Superseded => self.abandoned.remove(key),
+        };
         let was = self.entries.remove(key).is_some();
         if was {
             self.note(key, outcome, words);
@@ -271,6 +291,10 @@ impl Queue {
 
     pub(crate) fn entries_mut(&mut self) -> &mut BTreeMap<Key, Entry> {
         &mut self.entries
+    }
+
+    pub(crate) fn abandoned(&self) -> &BTreeSet<Key> {
+        &self.abandoned
     }
 
     pub(crate) fn entries(&self) -> &BTreeMap<Key, Entry> {
@@ -335,6 +359,38 @@ mod tests {
         queue.add(&all, ONE);
         assert_eq!(queue.room(ObjectKind::Server), 0);
         assert_eq!(queue.room(ObjectKind::Backend), MAX_PENDING_BACKEND_DELETES);
+    }
+
+    #[test]
+    fn what_was_given_up_is_known_until_it_is_wanted_or_gone() {
+        let given_up = || {
+            let mut queue = Queue::default();
+            queue.add(&[request(server("a"), None)], ONE);
+            queue.finish(&server("a"), DeleteOutcome::Abandoned, "");
+            assert!(queue.is_empty() && queue.knows(&server("a")));
+            assert!(!queue.knows(&server("b")));
+            queue
+        };
+        for end in [
+            |queue: &mut Queue| queue.bind(TWO),
+            |queue: &mut Queue| queue.supersede_all(""),
+            |queue: &mut Queue| assert!(!queue.cancel(&server("a"))),
+            |queue: &mut Queue| {
+                queue.finish(&server("a"), DeleteOutcome::Done, "");
+            },
+        ] {
+            let mut queue = given_up();
+            end(&mut queue);
+            assert!(!queue.knows(&server("a")));
+        }
+        let mut queue = given_up();
+        queue.add(&[request(server("a"), None)], ONE);
+        assert!(queue.contains(&server("a")) && queue.abandoned().is_empty());
+        let most = MAX_PENDING_SERVER_DELETES + MAX_PENDING_BACKEND_DELETES;
+        for n in 0..most + 5 {
+            queue.finish(&server(&n.to_string()), DeleteOutcome::Abandoned, "");
+        }
+        assert_eq!(queue.abandoned().len(), most);
     }
 
     #[test]

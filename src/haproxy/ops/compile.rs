@@ -104,8 +104,9 @@ struct Compiler<'a> {
     version: &'a HaproxyVersion,
     content: &'a dyn Content,
     plan: Deletes,
-    /// What waits at this point of the batch, from before it.
+    /// What waits at this point of the batch, from before it, and what was given up.
     queued: BTreeSet<Key>,
+    abandoned: &'a BTreeSet<Key>,
     room: [(ObjectKind, usize); 2],
     segments: Vec<Segment>,
     deferred: Vec<(usize, DeleteRequest)>,
@@ -123,7 +124,7 @@ impl<'a> Compiler<'a> {
         ops: &[TypedOp],
         version: &'a HaproxyVersion,
         content: &'a dyn Content,
-        queue: &Queue,
+        queue: &'a Queue,
     ) -> Self {
         let servers_follow = ops.iter().filter_map(|op| match op {
             TypedOp::ServerAdd { server, .. } => Some(server.backend.clone()),
@@ -133,7 +134,13 @@ impl<'a> Compiler<'a> {
             version,
             content,
             plan: Deletes::of(ops),
-            queued: queue.entries().keys().cloned().collect(),
+            queued: queue
+                .entries()
+                .keys()
+                .chain(queue.abandoned())
+                .cloned()
+                .collect(),
+            abandoned: queue.abandoned(),
             room: [ObjectKind::Server, ObjectKind::Backend].map(|kind| (kind, queue.room(kind))),
             segments: Vec::new(),
             deferred: Vec::new(),
@@ -219,11 +226,14 @@ impl<'a> Compiler<'a> {
                 self.line(at, &text, Expect::Silent)
             }
             TypedOp::ServerSetState { server, state } => {
+                let mut steps = Vec::new();
                 if *state == AdminState::Ready {
                     self.cancel(&server_key(server));
+                    steps = self.wake_agent(server);
                 }
                 let text = format!("set server {server} state {}", state.as_str());
-                self.line(at, &text, Expect::Silent)
+                steps.push((text, Expect::Silent));
+                self.steps(at, steps)
             }
             TypedOp::WaitServer { server, timeout_ms } => {
                 self.wait(at, *timeout_ms, &format!("srv-removable {server}"))
@@ -361,20 +371,30 @@ impl<'a> Compiler<'a> {
         if health {
             steps.push((format!("enable health {server}"), Expect::Silent));
         }
-        // The agent of a row that was disabled is silenced: it is asked again. Without
-        // the second a row that was added at runtime stays down before 3.4.2, whatever
-        // its agent says. Only of a row that was added here it is known if it has one.
-        let agent = match added {
-            None => Some(Expect::AgentIfAny),
-            Some((_, true)) => Some(Expect::Silent),
-            Some((_, false)) => None,
-        };
-        if let Some(expect) = agent {
-            steps.push((format!("enable agent {server}"), expect.clone()));
-            steps.push((format!("set server {server} agent up"), expect));
-        }
+        steps.extend(self.wake_agent(server));
         steps.push((format!("enable server {server}"), Expect::Silent));
-        let last = steps.len() - 1;
+        self.steps(at, steps)
+    }
+
+    /// The agent of a row that was disabled is silenced, whatever ends that: it is asked
+    /// again. Without the second command a row that was added at runtime stays down
+    /// before 3.4.2, whatever its agent says. Only of a row that was added here it is
+    /// known if it has one.
+    fn wake_agent(&self, server: &ServerRef) -> Vec<(String, Expect)> {
+        let expect = match self.added.get(server) {
+            None => Expect::AgentIfAny,
+            Some((_, true)) => Expect::Silent,
+            Some((_, false)) => return Vec::new(),
+        };
+        vec![
+            (format!("enable agent {server}"), expect.clone()),
+            (format!("set server {server} agent up"), expect),
+        ]
+    }
+
+    /// Commands of one op, which is done with the last.
+    fn steps(&mut self, at: usize, steps: Vec<(String, Expect)>) -> Result<(), Fault> {
+        let last = steps.len().saturating_sub(1);
         for (n, (text, expect)) in steps.into_iter().enumerate() {
             let command = Command::line(&text)?;
             self.push(at, command, expect, n == last);
@@ -441,7 +461,8 @@ impl<'a> Compiler<'a> {
             return Ok(());
         }
         let known = self.deferred.iter().any(|(_, request)| request.key == *key);
-        if !known && !self.queued.contains(key) {
+        let waits = self.queued.contains(key) && !self.abandoned.contains(key);
+        if !known && !waits {
             for (kind, left) in &mut self.room {
                 if *kind == key.kind() {
                     *left = left.checked_sub(1).ok_or_else(|| Fault {

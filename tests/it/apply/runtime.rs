@@ -225,6 +225,59 @@ fn a_deleted_server_goes_beside_the_applies_and_the_state_shows_it() {
     }
 }
 
+/// A server that other parts of the configuration point to cannot go before a reload. Its
+/// delete is given up at once; that it is still there is known, and no reason to reload.
+#[test]
+fn a_delete_that_was_given_up_is_no_difference() {
+    for version in Version::ALL {
+        let site = site(version, |setup| setup);
+        let pinned = format!(
+            "{}    server s2 127.0.0.1:2\n    use-server s2 if FALSE\n",
+            site.config
+        );
+        let base = |plan: &str, config: &str| {
+            Apply::new(plan, 1, 2)
+                .mode("auto")
+                .file("haproxy.cfg", config.as_bytes())
+                .held("maps/path.map", b"/a one\n")
+                .on(&site.agent.state())
+        };
+        base("p2", &pinned)
+            .mode("reload")
+            .succeed(&site.agent, "reload");
+        let before = site.haproxy.worker_pid();
+        let del = json!([{"kind": "server_del", "backend": "be", "server": "s2"}]);
+        let answer = base("p3", &site.config)
+            .edit(|manifest| manifest["ops"] = del)
+            .succeed(&site.agent, "runtime");
+        assert_eq!(answer["op_results"][0]["ok"], true, "{version}");
+        wait::until("the worker is looked at", Duration::from_secs(10), || {
+            let log = site.agent.log();
+            log.contains("looked at what the batch changed")
+                .then_some(())
+        });
+        let abandoned =
+            "haptic_agent_deferred_deletes_total{kind=\"server\",outcome=\"abandoned\"}";
+        assert!(site.agent.sample(abandoned) >= 1.0, "{version}");
+        assert!(site.agent.sample("haptic_runtime_map_divergence_total") < 1.0);
+        let state = site.agent.state();
+        assert_eq!(state["worker_ops_plan_id"], "p3", "{version}");
+        assert_eq!(state["pending_deletes"]["servers"], json!([]));
+        assert_eq!(site.haproxy.worker_pid(), before, "{version}");
+        let rows = site.haproxy.ask("show servers state be").unwrap();
+        assert!(rows.contains(" s2 "), "{rows}");
+        // Wanted again it makes way first, cannot, and is reloaded.
+        let add = json!([{"kind": "server_add", "backend": "be", "server": "s2",
+            "address": "127.0.0.1", "port": 2}]);
+        let answer = base("p4", &pinned)
+            .edit(|manifest| manifest["ops"] = add)
+            .succeed(&site.agent, "reload");
+        let words = answer["op_results"][0]["output"].as_str().unwrap();
+        assert!(words.contains("other configuration elements"), "{words}");
+        assert_ne!(site.haproxy.worker_pid(), before, "{version}");
+    }
+}
+
 #[test]
 fn a_worker_out_of_step_with_its_file_is_counted_and_reloaded() {
     for version in [Version::V3_0, Version::V3_4] {

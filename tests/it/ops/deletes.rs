@@ -406,33 +406,30 @@ fn rows_with_an_agent_check_serve_and_stay_in_maintenance() {
         wait::until("the row serves", Duration::from_secs(10), || {
             (get_port(port.number(), "x", "/").ok()?.body == "second").then_some(())
         });
-        bench.good(&json!([server("server_disable", "s2", json!({}))]));
-        let end = Instant::now() + Duration::from_millis(300);
-        while Instant::now() < end {
-            let state = bench.ask("show servers state b");
-            let row: Vec<&str> = state
-                .lines()
-                .find(|l| l.contains(" s2 "))
-                .unwrap()
-                .split(' ')
-                .collect();
-            assert_eq!(
-                row[6], "1",
-                "the agent's ready ended the maintenance on {version}"
-            );
-        }
-        // Enabled again, it is asked again.
-        bench.good(&json!([server("server_enable", "s2", json!({}))]));
         let admin = |bench: &Bench| {
             let state = bench.ask("show servers state b");
             let row = state.lines().find(|l| l.contains(" s2 ")).unwrap();
             row.split(' ').nth(6).unwrap().to_owned()
         };
-        assert_eq!(admin(&bench), "0", "{version}");
-        drain.store(true, Ordering::SeqCst);
-        wait::until("the agent drains it", Duration::from_secs(10), || {
-            (admin(&bench) == "8").then_some(())
-        });
+        for back in [
+            server("server_enable", "s2", json!({})),
+            server("server_set_state", "s2", json!({"state": "ready"})),
+        ] {
+            drain.store(false, Ordering::SeqCst);
+            bench.good(&json!([server("server_disable", "s2", json!({}))]));
+            let end = Instant::now() + Duration::from_millis(300);
+            while Instant::now() < end {
+                let maintained = admin(&bench);
+                assert_eq!(maintained, "1", "the agent's ready ended it on {version}");
+            }
+            // Back again, it is asked again.
+            bench.good(&json!([back]));
+            assert_eq!(admin(&bench), "0", "{version}");
+            drain.store(true, Ordering::SeqCst);
+            wait::until("the agent drains it", Duration::from_secs(10), || {
+                (admin(&bench) == "8").then_some(())
+            });
+        }
         bench.good(&json!([del("s2")]));
         bench.passes(PATIENT, |bench| bench.queue.is_empty());
         assert!(!bench.has("b", "s2"));

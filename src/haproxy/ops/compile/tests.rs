@@ -1,7 +1,9 @@
 //! What each kind becomes on the wire, and what a batch becomes as a whole.
 
 use super::*;
+use crate::haproxy::deletes::DeleteOutcome;
 use crate::haproxy::identity::Identity;
+use crate::wire::limits::MAX_PENDING_SERVER_DELETES;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -155,6 +157,14 @@ fn each_kind_has_its_commands() {
         (
             s("server_set_state", &json!({"state": "drain"})),
             &["set server b/s state drain"],
+        ),
+        (
+            s("server_set_state", &json!({"state": "ready"})),
+            &[
+                "enable agent b/s",
+                "set server b/s agent up",
+                "set server b/s state ready",
+            ],
         ),
         (
             s("wait_srv_removable", &json!({"timeout_ms": 30000})),
@@ -321,6 +331,36 @@ fn what_waits_makes_way_or_is_cancelled() {
             .cancels
             .is_empty()
     );
+}
+
+/// What was given up is still there: who adds it again makes way for it first, and one
+/// more delete of it takes a place in the queue.
+#[test]
+fn what_was_given_up_is_not_forgotten() {
+    let key = Key::Server {
+        backend: "b".to_owned(),
+        server: "s".to_owned(),
+    };
+    let mut queue = Queue::default();
+    queue.bind(ME);
+    queue.finish(&key, DeleteOutcome::Abandoned, "");
+    let op = |kind: &str| json!({"kind": kind, "backend": "b", "server": "s", "address": "1.2.3.4", "port": 80});
+    let batch = made(&json!([op("server_add")]), "3.4.7", &queue).unwrap();
+    assert_eq!(sent(&batch), ["|remove b/s", "add server b/s 1.2.3.4:80"]);
+    let batch = made(&json!([op("server_enable")]), "3.4.7", &queue).unwrap();
+    assert_eq!(batch.cancels, [key]);
+    let others: Vec<DeleteRequest> = (0..MAX_PENDING_SERVER_DELETES)
+        .map(|n| DeleteRequest {
+            key: Key::Server {
+                backend: "b".to_owned(),
+                server: format!("n{n}"),
+            },
+            grace_ms: None,
+        })
+        .collect();
+    queue.add(&others, ME);
+    let full = made(&json!([op("server_del")]), "3.4.7", &queue).unwrap_err();
+    assert_eq!(full.outcome, Outcome::QueueFull);
 }
 
 #[test]
