@@ -134,19 +134,11 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
         ),
         (
             change("certs/a.pem", &big),
-            OLD,
+            ALL,
             Reload,
             Why::TooBig,
             "fit into one command",
             &[],
-        ),
-        (
-            change("certs/a.pem", &big),
-            &["3.4.7"],
-            Runtime,
-            Why::Ops,
-            "replaced",
-            &["cert_set certs/a.pem"],
         ),
         (
             change("certs/a.pem", CERT),
