@@ -1,12 +1,12 @@
 //! What became of the answers: HAProxy's own view of its rows, joined with who asked.
 //!
-//! Every [`LOOK_INTERVAL`] the worker's socket is asked for the state of its servers and
+//! Every `LOOK_INTERVAL` the worker's socket is asked for the state of its servers and
 //! for their agent checks; a row's name is `backend/server`. Only listings are read,
 //! never a command sent: a row that does not do what it was told is reported, not
 //! corrected, because whatever holds it there (an operator's `agent down`, a balancing
 //! that knows no weights) is stronger than another command.
 //!
-//! [`judge`] is pure. Nothing is called wrong that may still be on its way: not before
+//! `judge` is pure. Nothing is called wrong that may still be on its way: not before
 //! two intervals after a change, and not before three after a start or reload.
 
 use std::collections::HashMap;

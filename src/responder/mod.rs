@@ -9,7 +9,7 @@
 //! | module | job |
 //! |---|---|
 //! | [`serve`], `parting` | the sockets: threads in accept, a line in, a line out, the close |
-//! | [`line`], [`answer`] | pure: bytes to keys, keys and a copy to a reply |
+//! | [`mod@line`], [`answer`] | pure: bytes to keys, keys and a copy to a reply |
 //! | [`value`], [`key`], [`stamp`] | what the store may say, and how keys are spelled |
 //! | [`copy`], [`kv`] | the copy, and the watcher that replaces it |
 //! | [`coverage`], [`confirm`] | who asks, and what HAProxy made of the answers |

@@ -1,7 +1,7 @@
 //! The watcher of a prefix in Consul: one loop of waiting queries.
 //!
 //! A reply is taken whole or not at all, and what lacks keys of the copy passes the
-//! gates of [`shrink`](super::shrink) first. After anything that is not a good reply
+//! gates of `shrink` first. After anything that is not a good reply
 //! the next read does not wait, so an index never outlives the server that gave it.
 
 pub mod api;
