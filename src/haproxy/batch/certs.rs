@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// How long somebody else may be at the certificates; a look at them is over in
 /// milliseconds, and the next one may be there already.
-const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
+const LOCKED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Certificates or CA files: same steps, other words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

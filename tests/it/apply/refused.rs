@@ -168,7 +168,7 @@ fn a_refused_first_apply_puts_the_bootstrap_back() {
 #[test]
 fn a_set_without_a_stats_socket_is_unconfirmed_and_not_the_end() {
     for version in [Version::V3_0, Version::V3_4] {
-        let rig = Rig::with(version, |setup| setup.with("--reload-timeout", "3s"));
+        let rig = Rig::with(version, |setup| setup.with("--reload-timeout", "8s"));
         rig.first().succeed(&rig.agent, "reload");
         let deaf: String = rig
             .config("deaf")

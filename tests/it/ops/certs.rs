@@ -485,7 +485,7 @@ impl Looker {
                         let answer = ask(&socket, &format!("show ssl {what}"));
                         let turned_away = answer.is_ok_and(|text| text.contains("locked"));
                         locked.fetch_add(usize::from(turned_away), Ordering::SeqCst);
-                        std::thread::sleep(Duration::from_millis(2));
+                        std::thread::sleep(Duration::from_millis(4));
                     }
                 }
             })
@@ -514,7 +514,7 @@ impl Drop for Looker {
 fn certificates_that_others_look_at_are_asked_again() {
     each_tls(|bench| {
         let looker = Looker::start(bench);
-        for round in 0..100 {
+        for round in 0..50 {
             let of = [certs::first(), certs::second()][round % 2];
             bench.write(SITE, of.pem());
             bench.write(NEW, of.pem());

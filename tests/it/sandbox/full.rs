@@ -130,7 +130,7 @@ fn without_room_for_the_state_nothing_is_changed() {
         wait::until("no backup is left", Duration::from_secs(20), || {
             names(&backups).is_empty().then_some(())
         });
-        scene.fill(3);
+        scene.fill(2);
         let nack = refused.mode("auto").fail(agent, "backup");
         let words = nack["error"]["message"].as_str().unwrap();
         assert!(words.contains(".haptic-agent.json"), "{version}: {words}");

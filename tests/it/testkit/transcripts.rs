@@ -498,17 +498,6 @@ fn servers() {
     ]);
 }
 
-/// An answer comes before the address is in place, and a second one is compared with the
-/// old: the reason why nobody may send two in a row.
-#[test]
-fn two_addresses_in_one_write() {
-    each(&[
-        "set server b/s1 addr 127.0.0.9\nset server b/s1 addr 127.0.0.1",
-        "wait 20ms",
-        "show servers state b",
-    ]);
-}
-
 #[test]
 fn backends() {
     each(&[
