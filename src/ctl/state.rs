@@ -86,7 +86,7 @@ impl Standing {
             Self::Empty => "empty: nothing has been pushed here yet".into(),
             Self::Degraded if serves_last_good(state) => format!(
                 "DEGRADED: the last push was refused, plan {} serves",
-                words::plan(&state.lkg_plan_id)
+                words::plan(serving(state))
             ),
             Self::Degraded => "DEGRADED: it may not run what was asked for".into(),
             Self::Unknown => "UNKNOWN: the agent does not know what is applied".into(),
@@ -115,6 +115,15 @@ impl Standing {
             Self::Pending => Some("hapticctl wait waits for it".into()),
             Self::Good => None,
         }
+    }
+}
+
+/// What the worker runs: the plan that it loaded, or the one that commands brought it to
+/// since.
+fn serving(state: &State) -> &str {
+    match state.worker_ops_plan_id.as_str() {
+        "" => &state.running_plan_id,
+        plan => plan,
     }
 }
 
@@ -253,7 +262,12 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
             "then",
             match rollback.reloaded {
                 true => "the last good set was put back and reloaded",
-                false => "the last good set was put back; the worker had never left it",
+                false if last.worker_ops_plan_id == last.lkg_plan_id => {
+                    "the last good set was put back; the worker had never left it"
+                }
+                false => {
+                    "the last good set was put back on disk; the worker still has what commands brought since, until it is reloaded"
+                }
             },
         );
     }

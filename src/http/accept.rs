@@ -228,25 +228,34 @@ fn say_busy(stream: &TcpStream) {
 fn classify(error: &io::Error) -> Accepting {
     match error.raw_os_error() {
         Some(libc::EAGAIN) => Accepting::Nothing,
-        Some(
-            libc::EINTR
-            | libc::ECONNABORTED
-            | libc::EPROTO
-            | libc::EPERM
-            | libc::ENETDOWN
-            | libc::ENOPROTOOPT
-            | libc::EHOSTDOWN
-            | libc::ENONET
-            | libc::EHOSTUNREACH
-            | libc::EOPNOTSUPP
-            | libc::ENETUNREACH
-            | libc::ETIMEDOUT
-            | libc::ECONNRESET,
-        ) => Accepting::GoOn,
+        Some(libc::EINTR) => Accepting::GoOn,
+        Some(_) if is_about_one_connection(error) => Accepting::GoOn,
         Some(libc::EMFILE | libc::ENFILE) => Accepting::NoDescriptor,
         Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK) => Accepting::Fatal,
         _ => Accepting::Pause,
     }
+}
+
+/// Whether an error of accept is one connection's alone: it ended before it was taken, or
+/// the network or a firewall had something against it. The next one may be well.
+pub(crate) fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+                | libc::ETIMEDOUT
+                | libc::ECONNRESET
+        )
+    )
 }
 
 /// Refused connections, kept until the client closes or a moment has passed.

@@ -54,6 +54,8 @@ pub mod server;
 mod stop;
 
 #[cfg(feature = "agent")]
+pub(crate) use accept::is_about_one_connection;
+#[cfg(feature = "agent")]
 pub use addr::ListenAddr;
 #[cfg(feature = "agent")]
 pub use auth::BasicAuth;

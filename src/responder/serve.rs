@@ -34,7 +34,7 @@ use super::metrics::{Metrics, Silence};
 use super::parting::Parting;
 use super::stop::Stop;
 use crate::clock::Clock;
-use crate::http::ListenAddr;
+use crate::http::{ListenAddr, is_about_one_connection};
 use crate::sys::{self, Interest, Watch};
 
 /// Something to be logged by another thread.
@@ -292,20 +292,7 @@ impl Shared {
     fn after_error(&self, error: io::Error, in_a_row: u32) {
         self.answering.metrics.accept_errors.inc();
         let pause = match error.raw_os_error() {
-            Some(
-                libc::ECONNABORTED
-                | libc::EPROTO
-                | libc::EPERM
-                | libc::ENETDOWN
-                | libc::ENOPROTOOPT
-                | libc::EHOSTDOWN
-                | libc::ENONET
-                | libc::EHOSTUNREACH
-                | libc::EOPNOTSUPP
-                | libc::ENETUNREACH
-                | libc::ETIMEDOUT
-                | libc::ECONNRESET,
-            ) => in_a_row >= ERRORS_BEFORE_PAUSE,
+            _ if is_about_one_connection(&error) => in_a_row >= ERRORS_BEFORE_PAUSE,
             Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK) => {
                 self.broken.store(true, Ordering::Relaxed);
                 true

@@ -196,9 +196,21 @@ fn a_state_that_cannot_be_read_or_moved_is_an_error_that_names_it() {
     state.load::<Sample, ()>().unwrap_err();
     fs.heal();
     assert_eq!(fs.read(PATH).unwrap(), b"bad");
-    let fs = ModelFs::new();
-    fs.put_special(PATH, FileKind::Fifo);
-    file(&fs).load::<Sample, ()>().unwrap_err();
+}
+
+#[test]
+fn what_is_no_file_is_set_aside_like_a_broken_state() {
+    for kind in [FileKind::Fifo, FileKind::Socket, FileKind::Symlink] {
+        let fs = ModelFs::new();
+        fs.put_special(PATH, kind);
+        let loaded = file(&fs).load::<Sample, ()>().unwrap();
+        let Loaded::Unusable { reason, .. } = loaded else {
+            unreachable!("{kind}");
+        };
+        assert!(reason.contains(&kind.to_string()), "{reason}");
+        let again = file(&fs).load::<Sample, ()>().unwrap();
+        assert!(matches!(again, Loaded::Absent), "{kind}");
+    }
 }
 
 #[test]

@@ -106,6 +106,28 @@ fn a_refused_push_keeps_serving_says_why_and_is_repaired() {
     }
 }
 
+/// What HAProxy itself loaded last goes back on disk, and that is not what a worker has
+/// that commands have brought on since.
+#[test]
+fn a_worker_that_commands_brought_on_is_told_from_the_set_that_went_back() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    let loaded = tree(&pod.base);
+    site.write("maps/host.map", "a.example two\n");
+    let pushed = ctl(url, &["push", site.path(), "-o", "json"]);
+    let plan = pushed.ends(0).json()["plan_id"].as_str().unwrap()[..12].to_owned();
+    site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
+    ctl(url, &["push", site.path()]).ends(1);
+    assert_eq!(tree(&pod.base), loaded);
+    assert_eq!(pod.get("a.example"), "two");
+    ctl(url, &["state"])
+        .ends(1)
+        .says(&format!("plan {plan} serves"))
+        .says("the worker still has what commands brought since");
+}
+
 #[test]
 fn a_revert_goes_back_to_the_last_good_set() {
     for version in VERSIONS {
