@@ -76,6 +76,12 @@ pub struct View {
 }
 
 impl View {
+    /// Whether it was taken before `at`.
+    #[must_use]
+    pub fn is_older_than(&self, at: Instant) -> bool {
+        self.at_instant < at
+    }
+
     /// How many rows are in a state.
     #[must_use]
     pub fn count(&self, state: RowState) -> usize {

@@ -206,10 +206,12 @@ impl Monitor {
         let heard = self.coverage.rows();
         let asks = |(_, row): &&(String, Heard)| row.keys().any(|k| k == key.as_bytes());
         let asked_by: Vec<(String, Heard)> = heard.iter().filter(asks).cloned().collect();
-        let mut asked_by = rows(&asked_by, None);
+        let heard_of = asked_by;
+        let mut asked_by = rows(&heard_of, None);
         if let Some(view) = &view {
             for row in &mut asked_by {
-                row.state = state_of(&row.row, view);
+                let heard = heard_of.iter().find(|(name, _)| *name == row.row);
+                row.state = state_of(&row.row, heard.map(|(_, heard)| heard), view);
             }
         }
         let value = entry.as_ref().and_then(|entry| entry.value_at(wall));
@@ -392,7 +394,7 @@ fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         ShownRow {
             row: name.to_owned(),
-            state: view.and_then(|view| state_of(name, view)),
+            state: view.and_then(|view| state_of(name, heard.copied(), view)),
             decided_by: heard.and_then(|row| row.deciding_key()).map(text),
             asked: heard.map(|row| Asked {
                 request: row.keys().map(text).collect(),
@@ -410,9 +412,15 @@ fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
     shown.collect()
 }
 
-fn state_of(name: &str, view: &View) -> Option<&'static str> {
+/// What the last look says of a row. A look from before the row's present answer says
+/// nothing about that one.
+fn state_of(name: &str, heard: Option<&Heard>, view: &View) -> Option<&'static str> {
+    let told_since = heard.is_some_and(|row| view.is_older_than(row.changed_at));
     let state = match view.rows.get(name) {
-        Some(row) => row.state,
+        Some(row) => match row.state {
+            RowState::Following | RowState::Diverged if told_since => RowState::Pending,
+            state => state,
+        },
         None if view.foreign.iter().any(|foreign| foreign == name) => RowState::Foreign,
         None => return None,
     };

@@ -96,7 +96,7 @@ pub const RESPOND: Command<RespondFlag> = Command {
             "DIR",
             "a directory that holds the keys instead",
             "A directory that holds the keys, one file each, instead of Consul.\n\
-             It is made if it does not exist.",
+             It is made if it does not exist; its parent must.",
         )
         .common(),
         Flag::optional(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::meaning::means;
-use super::names::{COMPANIONS, Use, companion_of, near, uses};
+use super::names::{COMPANIONS, Use, alias, companion_of, near, uses};
 use super::phases::Phases;
 use super::record::{Record, skeleton};
 use super::{Change, Verdict, maps};
@@ -244,6 +244,14 @@ impl Judge<'_> {
                 "only what HAProxy does not read changed: comments, blanks, line ends",
             );
         }
+        if let Some(other) = alias(path, &self.state.runtime_inventory) {
+            return Found::reload(
+                Why::NotInInventory,
+                format!(
+                    "the running HAProxy holds this file as {other} too, and a runtime command changes what is held under one name; write {path} everywhere to change it at runtime"
+                ),
+            );
+        }
         match one {
             Use::Map => {
                 let unordered = self.set.is_unordered(path);
@@ -253,11 +261,11 @@ impl Judge<'_> {
                     .and_then(|held| self.record?.map(entry.path, &held.digest));
                 maps::judge(entry, difference.held, before, &mut self.phases)
             }
-            Use::Cert => match self.changed_companion(path) {
+            Use::Cert => match self.companion(path) {
                 Some(other) => Found::reload(
                     Why::Companion,
                     format!(
-                        "{other} changed as well, and HAProxy reads the two together only when it starts"
+                        "{other} belongs to it, and HAProxy reads the two together only when it starts: a certificate that is replaced at runtime loses it"
                     ),
                 ),
                 None => self.certificate(entry),
@@ -271,11 +279,15 @@ impl Judge<'_> {
         }
     }
 
-    fn changed_companion(&self, path: &str) -> Option<String> {
+    /// A companion in the set, or one that is gone from it.
+    fn companion(&self, path: &str) -> Option<String> {
         COMPANIONS
             .iter()
             .map(|end| format!("{path}{end}"))
-            .find(|other| self.differing.contains(other.as_str()))
+            .find(|other| {
+                self.differing.contains(other.as_str())
+                    || self.set.files().any(|file| file.path.as_str() == other)
+            })
     }
 
     fn means_the_same(&self, difference: &Difference<'_>, entry: &Entry<'_>) -> bool {

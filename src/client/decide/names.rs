@@ -64,6 +64,43 @@ pub(crate) fn near<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<(U
     })
 }
 
+/// Another name that the worker has for the very file: a runtime command would change
+/// what it holds under one of the names and leave the other. An absolute name is taken
+/// for it when it ends alike, whatever the base directory is.
+pub(crate) fn alias<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<&'a str> {
+    let is_it = |name: &str| {
+        let name = name.strip_prefix("opt@").unwrap_or(name);
+        let plain = plain(name);
+        match name.starts_with('/') {
+            true => plain
+                .strip_suffix(path)
+                .is_some_and(|front| front.is_empty() || front.ends_with('/')),
+            false => plain == path,
+        }
+    };
+    Use::ALL
+        .into_iter()
+        .flat_map(|one| one.names(inventory))
+        .map(String::as_str)
+        .find(|name| *name != path && is_it(name))
+}
+
+/// A name without what a file system passes over: empty components, `.`, and `..` with
+/// what it goes back on.
+fn plain(name: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in name.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 /// What makes a certificate's neighbour part of it.
 pub(crate) const COMPANIONS: [&str; 4] = [".key", ".ocsp", ".issuer", ".sctl"];
 
@@ -98,6 +135,35 @@ mod tests {
         ] {
             let names = inventory(name);
             assert_eq!(near(path, &names).is_some(), near_by, "{path} {name}");
+        }
+    }
+
+    #[test]
+    fn an_alias_is_the_very_file_by_another_name() {
+        let path = "maps/host.map";
+        for (name, same) in [
+            ("./maps/host.map", true),
+            ("maps/./host.map", true),
+            ("maps//host.map", true),
+            ("maps/../maps/host.map", true),
+            ("x/../maps/y/../host.map", true),
+            ("/etc/haproxy/maps/host.map", true),
+            ("/etc/haproxy/x/../maps/host.map", true),
+            ("opt@maps/host.map", true),
+            ("maps/host.map", false),
+            ("virt@maps/host.map", false),
+            ("../maps/host.map", false),
+            ("other/maps/host.map", false),
+            ("/etc/xmaps/host.map", false),
+            ("maps/Host.map", false),
+        ] {
+            let inventory = RuntimeInventory {
+                maps: vec![path.to_owned()],
+                certs: vec![name.to_owned()],
+                ..RuntimeInventory::default()
+            };
+            let found = alias(path, &inventory);
+            assert_eq!(found, same.then_some(name), "{name}");
         }
     }
 

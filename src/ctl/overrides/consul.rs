@@ -78,6 +78,9 @@ impl Consul {
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<(String, Stored)>, StoreError> {
+        // Without rights a list is empty or short and does not say so; a look at one key
+        // does.
+        self.read(&format!("{}?consistent", self.prefix.path()))?;
         let target = format!("{}?recurse&consistent", self.prefix.path());
         let values = self.read(&target)?;
         let target = format!("{}?recurse&consistent", self.prefix.notes().path());

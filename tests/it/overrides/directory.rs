@@ -7,7 +7,9 @@ use haptic_agent::responder::kv::dir::store::Store;
 use haptic_agent::responder::stamp::Stamp;
 use haptic_agent::responder::value::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 struct Kv {
     _dir: tempfile::TempDir,
@@ -30,6 +32,24 @@ impl Kv {
     fn file(&self, name: &str) -> String {
         fs::read_to_string(self.path.join(name)).unwrap()
     }
+}
+
+/// The responder is another user than whoever drains.
+#[test]
+fn a_key_can_be_read_by_the_responder_whatever_the_writers_umask() {
+    let kv = Kv::new();
+    let drained = Command::new("sh")
+        .args([
+            "-c",
+            "umask 077 && exec \"$0\" drain canary --kv-dir \"$1\"",
+        ])
+        .arg(env!("CARGO_BIN_EXE_hapticctl"))
+        .arg(&kv.path)
+        .status()
+        .unwrap();
+    assert!(drained.success());
+    let mode = fs::metadata(kv.path.join("canary")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o644);
 }
 
 #[test]

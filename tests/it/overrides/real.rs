@@ -86,4 +86,13 @@ fn every_verb_with_the_rights_that_it_needs() {
     run(TOKEN, &["drain", "a"]).bad("key_prefix \"fleet/state/\" write");
     run("00000000-0000-0000-0000-000000000001", &["drain", "a"]).bad("ACL not found");
     watched.until_keys(&[]);
+    // To a token without rights a list is empty, and to one with some it is short: neither
+    // is the truth.
+    run(ROOT, &["drain", "web/s1", "canary"]).good();
+    run("", &["overrides"]).bad("key_prefix");
+    consul.give(
+        TOKEN,
+        &format!("key_prefix \"{PREFIX}/web/\" {{ policy = \"read\" }}"),
+    );
+    run(TOKEN, &["overrides"]).bad("key_prefix");
 }

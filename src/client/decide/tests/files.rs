@@ -170,10 +170,10 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
         (
             change("certs/pair.pem", &other),
             ALL,
-            Runtime,
-            Why::Ops,
-            "replaced",
-            &["cert_set certs/pair.pem"],
+            Reload,
+            Why::Companion,
+            "certs/pair.pem.ocsp belongs to it",
+            &[],
         ),
         (
             change("certs/pair.pem.ocsp", "y"),

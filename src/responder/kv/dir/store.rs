@@ -284,6 +284,9 @@ fn put_at(dir: impl AsFd, name: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary_name()?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = fs::openat(&dir, temporary.as_str(), flags, Mode::from_raw_mode(0o644))?;
+    // Whatever the writer's umask: the responder is another user, and a key that it cannot
+    // read would count for nothing.
+    fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
     let mut file = std::fs::File::from(file);
     let written = file
         .write_all(bytes)
@@ -304,6 +307,7 @@ fn make_beside(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let made = (|| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = fs::openat(parent, temporary.as_str(), flags, Mode::empty())?;
+        fs::fchmod(&dir, Mode::from_raw_mode(0o755))?;
         put_at(&dir, MARK, format!("{FORMAT}\n").as_bytes())?;
         let flags = RenameFlags::NOREPLACE;
         match fs::renameat_with(parent, temporary.as_str(), parent, name, flags) {
@@ -364,7 +368,7 @@ impl fmt::Display for DirError {
         match self {
             Self::Missing(path) => write!(
                 f,
-                "there is no directory {}; the responder makes it when it starts",
+                "there is no directory {}: if a volume belongs there, mount it; only for a new store start the responder, which makes the directory (its parent must exist)",
                 path.display()
             ),
             Self::Unmarked(path) => write!(
