@@ -1,7 +1,7 @@
 //! Whether the look at the worker afterwards sees what is there.
 
 use super::*;
-use crate::support::certs;
+use crate::support::{certs, wait};
 use haptic_agent::haproxy::readback::{Verdict, Void, read_back};
 
 const MAP: &str = "maps/host.map";
@@ -147,7 +147,17 @@ fn servers_are_compared_with_the_ops() {
             ("del server b/n2", "", "server n2 is missing"),
         ] {
             bench.ask(tamper);
-            differs(&bench.look(&ops).unwrap(), "backend b", words);
+            // HAProxy answers before an address is in place.
+            wait::until(words, Duration::from_secs(10), || {
+                let found = bench.look(&ops).unwrap();
+                found
+                    .iter()
+                    .any(|(name, verdict)| {
+                        name == "backend b"
+                            && matches!(verdict, Verdict::Differs { what } if what.contains(words))
+                    })
+                    .then_some(())
+            });
             bench.ask(undo);
         }
         // The delete waits: not a difference. Without its entry it is one.

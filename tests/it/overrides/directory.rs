@@ -143,7 +143,10 @@ fn a_directory_that_is_no_store_is_not_written() {
         &["drain", "a", "-o", "json"],
     );
     let error = gone.bad("no directory").json()["error"].to_string();
-    assert!(error.contains("responder makes it"), "{error}");
+    assert!(
+        error.contains("start the responder, which makes"),
+        "{error}"
+    );
 }
 
 #[test]
