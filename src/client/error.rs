@@ -92,6 +92,30 @@ impl Error {
         }
     }
 
+    /// Whether the agent may be starting, or starting again: it is worth asking later.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Transport(Transport::Http(error)) => match error {
+                http::Error::NotConnected(_)
+                | http::Error::Reset(_)
+                | http::Error::Cut(_)
+                | http::Error::Timeout(_) => true,
+                http::Error::Malformed(_)
+                | http::Error::TooLarge { .. }
+                | http::Error::Cancelled
+                | http::Error::Source(_)
+                | http::Error::Request(_) => false,
+            },
+            Self::Http { status, .. } => *status == 503,
+            Self::Transport(Transport::Answer(_))
+            | Self::Conflict(_)
+            | Self::Missing(_)
+            | Self::Refused(_)
+            | Self::Source { .. } => false,
+        }
+    }
+
     /// Whether another thread cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

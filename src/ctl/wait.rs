@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::state::{self, Standing};
 use super::view::{Block, Report};
 use super::{labels, plan, when};
-use crate::client::{Client, Error, Fleet, StateRead, Transport};
+use crate::client::{Client, Fleet, StateRead};
 use crate::http::client::{Error as HttpError, after};
 use crate::wire::state::State;
 
@@ -35,7 +35,7 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
                     return block;
                 }
             },
-            Err(error) if comes_up(&error) && !late => {}
+            Err(error) if error.is_away() && !late => {}
             Err(error) => return plan::unasked(&error),
         }
         if !client.cancel_handle().pause(pause) {
@@ -66,28 +66,5 @@ fn still(state: &State, deletes: bool) -> Still {
             Still::Waiting
         }
         Standing::Degraded | Standing::Unknown | Standing::Behind => Still::Stuck,
-    }
-}
-
-/// An agent that is not up yet, or whose start takes its time.
-fn comes_up(error: &Error) -> bool {
-    match error {
-        Error::Transport(Transport::Http(error)) => match error {
-            HttpError::NotConnected(_)
-            | HttpError::Reset(_)
-            | HttpError::Cut(_)
-            | HttpError::Timeout(_) => true,
-            HttpError::Malformed(_)
-            | HttpError::TooLarge { .. }
-            | HttpError::Cancelled
-            | HttpError::Source(_)
-            | HttpError::Request(_) => false,
-        },
-        Error::Http { status, .. } => *status == 503,
-        Error::Transport(Transport::Answer(_))
-        | Error::Conflict(_)
-        | Error::Missing(_)
-        | Error::Refused(_)
-        | Error::Source { .. } => false,
     }
 }

@@ -116,22 +116,25 @@ const fn verb(name: &'static str, help: &'static str) -> Verb {
     Verb { name, help }
 }
 
+/// What the verbs take that hold a directory against agents and change nothing.
+const LOOKING: &[Flag<CtlFlag>] = &[
+    AGENT,
+    AGENTS,
+    CREDENTIALS,
+    OUTPUT,
+    CONFIG,
+    KIND,
+    UNORDERED,
+    HELP,
+    VERSION,
+];
+
 /// `hapticctl plan`
 pub const PLAN: Command<CtlFlag> = command(
     "hapticctl plan",
     "Shows what a push of the directory would do to each agent, and why.",
     DIRECTORY,
-    &[
-        AGENT,
-        AGENTS,
-        CREDENTIALS,
-        OUTPUT,
-        CONFIG,
-        KIND,
-        UNORDERED,
-        HELP,
-        VERSION,
-    ],
+    LOOKING,
 );
 
 /// `hapticctl push`
@@ -225,17 +228,7 @@ pub const DOCTOR: Command<CtlFlag> = command(
     "hapticctl doctor",
     "Looks for what will be trouble later: in the directory, and against what runs.",
     DIRECTORY,
-    &[
-        AGENT,
-        AGENTS,
-        CREDENTIALS,
-        OUTPUT,
-        CONFIG,
-        KIND,
-        UNORDERED,
-        HELP,
-        VERSION,
-    ],
+    LOOKING,
 );
 
 /// `hapticctl completion`

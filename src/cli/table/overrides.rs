@@ -3,25 +3,28 @@
 use super::ctl::{CtlFlag, HELP, MANUAL, OUTPUT, PREFIX, VERSION};
 use super::{Command, Count, EnvVar, Flag, Operand};
 
+/// What the verbs take that give keys a value.
+const SETTING: &[Flag<CtlFlag>] = &[
+    CONSUL_ADDR,
+    KV_PREFIX,
+    KV_DIR,
+    FOR,
+    WHY,
+    BY,
+    RESPONDER,
+    HAPROXY_SOCKET,
+    WAIT_FLAG,
+    OUTPUT,
+    HELP,
+    VERSION,
+];
+
 /// `hapticctl drain`
 pub const DRAIN: Command<CtlFlag> = command(
     "hapticctl drain",
     "Takes servers out of balancing: no new connections, on every load balancer.",
     KEYS,
-    &[
-        CONSUL_ADDR,
-        KV_PREFIX,
-        KV_DIR,
-        FOR,
-        WHY,
-        BY,
-        RESPONDER,
-        HAPROXY_SOCKET,
-        WAIT_FLAG,
-        OUTPUT,
-        HELP,
-        VERSION,
-    ],
+    SETTING,
 );
 
 /// `hapticctl maint`
@@ -29,20 +32,7 @@ pub const MAINT: Command<CtlFlag> = command(
     "hapticctl maint",
     "Takes servers out of service; leaving it starts their slow start.",
     KEYS,
-    &[
-        CONSUL_ADDR,
-        KV_PREFIX,
-        KV_DIR,
-        FOR,
-        WHY,
-        BY,
-        RESPONDER,
-        HAPROXY_SOCKET,
-        WAIT_FLAG,
-        OUTPUT,
-        HELP,
-        VERSION,
-    ],
+    SETTING,
 );
 
 /// `hapticctl weight`
@@ -59,20 +49,7 @@ pub const WEIGHT: Command<CtlFlag> = command(
             count: Count::One,
         },
     ],
-    &[
-        CONSUL_ADDR,
-        KV_PREFIX,
-        KV_DIR,
-        FOR,
-        WHY,
-        BY,
-        RESPONDER,
-        HAPROXY_SOCKET,
-        WAIT_FLAG,
-        OUTPUT,
-        HELP,
-        VERSION,
-    ],
+    SETTING,
 );
 
 /// `hapticctl ready`

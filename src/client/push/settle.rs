@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::client::StateRead;
 use crate::client::decide::Decision;
-use crate::client::error::{Error, Transport};
+use crate::client::error::Error;
 use crate::http::client::{Error as HttpError, after};
 use crate::wire::manifest::Manifest;
 use crate::wire::result::{ApplyResult, ResultMode};
@@ -59,7 +59,7 @@ impl Push<'_> {
         loop {
             let state = match self.client.state(StateRead::default()) {
                 Ok(state) => state,
-                Err(error) if is_away(&error) && Instant::now() < until => {
+                Err(error) if error.is_away() && Instant::now() < until => {
                     self.pause(&mut pause)?;
                     continue;
                 }
@@ -123,11 +123,11 @@ impl Push<'_> {
         let state = loop {
             match self.client.state(StateRead::default()) {
                 Ok(state) => break state,
-                Err(again) if is_away(&again) && Instant::now() < until => {
+                Err(again) if again.is_away() && Instant::now() < until => {
                     self.pause(&mut pause)?;
                 }
                 // The first failure is the one that says what was being done.
-                Err(again) if is_away(&again) => return Err(error.into()),
+                Err(again) if again.is_away() => return Err(error.into()),
                 Err(again) => return Err(again.into()),
             }
         };
@@ -179,27 +179,4 @@ fn latest(state: &State, manifest: &Manifest) -> Option<ApplyResult> {
         .last_apply
         .clone()
         .filter(|last| last.plan_id == manifest.plan_id)
-}
-
-/// An agent that may be starting again.
-fn is_away(error: &Error) -> bool {
-    match error {
-        Error::Transport(Transport::Http(error)) => match error {
-            HttpError::NotConnected(_)
-            | HttpError::Reset(_)
-            | HttpError::Cut(_)
-            | HttpError::Timeout(_) => true,
-            HttpError::Malformed(_)
-            | HttpError::TooLarge { .. }
-            | HttpError::Cancelled
-            | HttpError::Source(_)
-            | HttpError::Request(_) => false,
-        },
-        Error::Http { status, .. } => *status == 503,
-        Error::Transport(Transport::Answer(_))
-        | Error::Conflict(_)
-        | Error::Missing(_)
-        | Error::Refused(_)
-        | Error::Source { .. } => false,
-    }
 }

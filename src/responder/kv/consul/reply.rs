@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
+use crate::format::base64;
 use crate::responder::copy::Entry;
 use crate::responder::key::{MAX_KEY_BYTES, Prefix};
 use crate::responder::kv::Weights;
@@ -138,31 +139,16 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     }
     let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('='));
     let digits = digits.unwrap_or(text);
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0_u32);
-    for digit in digits.bytes() {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
-        }
+    match digits.contains('=') {
+        true => None,
+        false => base64::decode(digits),
     }
-    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::basic::base64;
+    use crate::http::basic;
     use crate::responder::value::Value;
 
     fn read(body: &str) -> Result<Listed, String> {
@@ -172,7 +158,7 @@ mod tests {
 
     fn row(key: &str, value: Option<&str>) -> String {
         let value = value.map_or("null".to_owned(), |v| {
-            format!("\"{}\"", base64(v.as_bytes()))
+            format!("\"{}\"", basic::base64(v.as_bytes()))
         });
         format!(
             "{{\"LockIndex\":0,\"Key\":\"{key}\",\"Flags\":0,\"Value\":{value},\"CreateIndex\":3,\"ModifyIndex\":4}}"
@@ -307,7 +293,7 @@ mod tests {
     #[test]
     fn base64_is_read_strictly() {
         for bytes in [&b""[..], b"f", b"fo", b"foo", b"\xff\xfe\xfd\0"] {
-            assert_eq!(decode(&base64(bytes)).unwrap(), bytes);
+            assert_eq!(decode(&basic::base64(bytes)).unwrap(), bytes);
         }
         for text in [
             "Z", "Zg", "Zg=", "Z===", "=", "====", "Zg==Zg==", "Zm9v\n", "Zm-v", "Zm 9",
