@@ -205,13 +205,12 @@ impl Monitor {
         let view = self.confirm.as_ref().and_then(|confirm| confirm.last().0);
         let heard = self.coverage.rows();
         let asks = |(_, row): &&(String, Heard)| row.keys().any(|k| k == key.as_bytes());
-        let asked_by: Vec<(String, Heard)> = heard.iter().filter(asks).cloned().collect();
-        let heard_of = asked_by;
-        let mut asked_by = rows(&heard_of, None);
+        let asking: Vec<(String, Heard)> = heard.iter().filter(asks).cloned().collect();
+        let mut asked_by = rows(&asking, None);
         if let Some(view) = &view {
+            let asking: HashMap<&str, &Heard> = by_name(&asking);
             for row in &mut asked_by {
-                let heard = heard_of.iter().find(|(name, _)| *name == row.row);
-                row.state = state_of(&row.row, heard.map(|(_, heard)| heard), view);
+                row.state = state_of(&row.row, asking.get(row.row.as_str()).copied(), view);
             }
         }
         let value = entry.as_ref().and_then(|entry| entry.value_at(wall));
@@ -379,10 +378,7 @@ struct Explained {
 
 /// The rows that ask and those that HAProxy has, by name.
 fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
-    let by_name: HashMap<&str, &Heard> = heard
-        .iter()
-        .map(|(name, row)| (name.as_str(), row))
-        .collect();
+    let by_name = by_name(heard);
     let seen = view.iter().flat_map(|view| view.rows.keys());
     let silent = seen
         .map(String::as_str)
@@ -410,6 +406,11 @@ fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
         }
     });
     shown.collect()
+}
+
+fn by_name(heard: &[(String, Heard)]) -> HashMap<&str, &Heard> {
+    let named = heard.iter().map(|(name, row)| (name.as_str(), row));
+    named.collect()
 }
 
 /// What the last look says of a row. A look from before the row's present answer says

@@ -102,6 +102,31 @@ fn a_map_that_haproxy_calls_otherwise_is_reloaded_and_says_so() {
     }
 }
 
+/// Under each of two names the worker holds the file once more, and a command changes what
+/// it holds under one of them.
+#[test]
+fn a_map_that_haproxy_holds_under_two_names_is_reloaded() {
+    for version in BOTH {
+        for other in ["./maps/a.map", "maps/../maps/a.map", "@BASE@/maps/a.map"] {
+            let config = format!(
+                "{}frontend front\n    bind unix@@BASE@/front.sock\n    http-request return status 200 content-type text/plain lf-string %[path,map(maps/a.map)]%[path,map({other})]\n",
+                preamble()
+            );
+            let files = [
+                ("haproxy.cfg", config),
+                ("maps/a.map", "/a one\n".to_owned()),
+            ];
+            let mut site = Site::start(version, &files);
+            site.write("maps/a.map", "/a two\n");
+            site.reload("a runtime command changes what is held under one name");
+            let other = other.replace("@BASE@", &site.base.display().to_string());
+            for name in ["maps/a.map", &other] {
+                assert_eq!(site.map(name), ["/a two"], "{version} {name}");
+            }
+        }
+    }
+}
+
 /// Lines like those of a person who has terminated TLS before.
 fn tls() -> Vec<(&'static str, String)> {
     let material = certs::first();

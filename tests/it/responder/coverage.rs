@@ -101,6 +101,15 @@ fn each_trouble_is_shown_as_what_it_is() {
         asker.haproxy.ask("set server web/down agent down").unwrap();
         store.set("fixed/s1", "50%");
         store.set("canary", "drain");
+        // The last look is from before the new answer, and says nothing of it.
+        wait::until("the refused weight is told", SOON, || {
+            let shown = checks.coverage(None);
+            let rows = shown["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["row"] == "fixed/s1").unwrap();
+            let told = row["asked"]["answer"] == "50%" || row["answer"] == "50%";
+            assert!(!told || row["state"] != "following", "{version}: {row:#}");
+            (told && row["state"] == "diverged").then_some(())
+        });
         await_states(
             &checks,
             &[
