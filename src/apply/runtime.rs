@@ -49,8 +49,10 @@ impl Tx {
         let (report, touched) = match self.batch(agent, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
-                // A full queue is the controller's doing, not a batch that cannot be.
-                if fault.outcome != Outcome::QueueFull {
+                // A full queue, or no worker yet, says nothing about the batch.
+                let about_ops =
+                    !matches!(fault.outcome, Outcome::QueueFull | Outcome::WorkerChanged);
+                if about_ops {
                     self.violated(agent, Invariant::OpsExecutable, &fault.to_string());
                 }
                 job.report.op_results = not_sent(&job.manifest.ops, &fault);
@@ -219,8 +221,9 @@ impl Tx {
         }
     }
 
-    /// Deletes wait: the background thread is to see them through.
+    /// Counts the deletes that wait; the background thread is to see them through.
     pub(super) fn expect_deletes(&mut self, agent: &Agent) {
+        self.count_deletes(agent);
         if !self.record.deletes.is_empty() {
             self.deletes_at = Some(agent.clock.now());
             agent.ring();
@@ -247,7 +250,6 @@ impl Tx {
         let report = agent
             .haproxy
             .run(&batch, expected, &mut self.record.deletes);
-        self.count_deletes(agent);
         self.expect_deletes(agent);
         Ok((report, batch.touched().clone()))
     }

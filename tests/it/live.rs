@@ -1,10 +1,17 @@
 //! Changes without a reload, through whole applies: a model of what should be, composed
 //! into files and ops, and a look at worker, disk and traffic after each apply.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::cast_precision_loss
+)]
 
+mod deletes;
 mod kinds;
 mod look;
 mod random;
+mod refusals;
 mod rig;
 mod world;

@@ -7,16 +7,12 @@ use super::world::{
     Admin, CLIENTS, DEFAULT, HOSTS, PATHS, Row, STEADY, Server, Servers, World, op,
 };
 use crate::support::haproxy::Version;
+use crate::support::slow::Slow;
 use crate::support::traffic::get_port;
 use crate::support::wait;
 use haptic_agent::wire::op::OpKind;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 const MAPS: &[&str] = &["map_add", "map_set", "map_del", "map_replace"];
 const SERVERS: &[&str] = &[
@@ -263,45 +259,20 @@ fn ops_on_servers() {
     });
 }
 
-/// An upstream server that lets every request wait, and counts them.
-fn silent() -> (SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let (address, waiting) = (
-        listener.local_addr().unwrap(),
-        Arc::new(AtomicUsize::new(0)),
-    );
-    let count = Arc::clone(&waiting);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let count = Arc::clone(&count);
-            thread::spawn(move || {
-                count.fetch_add(1, Ordering::SeqCst);
-                let mut lines = BufReader::new(&stream).lines();
-                while let Some(Ok(_)) = lines.next() {}
-                let _ = (&stream).write_all(b"");
-            });
-        }
-    });
-    (address, waiting)
-}
-
 #[test]
 fn sessions_are_cut() {
     each(SESSIONS, |live| {
-        let (address, waiting) = silent();
+        let slow = Slow::start();
         live.step("a slow server", false, Way::Runtime, |live| {
-            live.world.backends.get_mut("b").unwrap();
-            let add = live.world.server_add("b", "slow", Server::to(address));
+            let add = live
+                .world
+                .server_add("b", "slow", Server::to(slow.address()));
             vec![add]
         });
         // Into its only request by itself: everything else of the backend rests.
         live.haproxy.ask("disable server b/s1").unwrap();
         live.haproxy.ask("enable server b/slow").unwrap();
-        let port = live.world.http;
-        let request = thread::spawn(move || get_port(port, "b", "/"));
-        wait::until("the request arrives", SOON, || {
-            (waiting.load(Ordering::SeqCst) > 0).then_some(())
-        });
+        let request = slow.request(live.world.http, "b");
         live.haproxy.ask("enable server b/s1").unwrap();
         live.step("shutdown_sessions", false, Way::Runtime, |live| {
             vec![

@@ -1,7 +1,7 @@
 //! What is to be seen of a [`World`], and what is seen: in the worker's listings, and by
 //! clients.
 
-use super::world::{Admin, DEFAULT, HOSTS, LIST, PATHS, Server, World, made};
+use super::world::{Admin, DEFAULT, EXTRA, HOSTS, LIST, PATHS, Server, World, made};
 use crate::support::haproxy::Haproxy;
 use crate::support::traffic::get_port;
 use crate::support::wait;
@@ -81,12 +81,12 @@ impl World {
         let listing = ask("show backend");
         let names = listing.lines().filter(|line| !line.starts_with('#'));
         let mut names: Vec<&str> = names.filter(|line| !line.is_empty()).collect();
-        names.retain(|name| *name != "MASTER");
+        names.retain(|name| *name != "MASTER" && !name.starts_with(EXTRA));
         names.sort_unstable();
         view.insert("backends".to_owned(), names.join(" "));
         for row in ask("show servers state").lines().skip(2) {
             let f: Vec<&str> = row.split(' ').collect();
-            if f.len() < 19 {
+            if f.len() < 19 || f[1].starts_with(EXTRA) {
                 continue;
             }
             let mask: u32 = f[6].parse().unwrap();
