@@ -279,7 +279,7 @@ fn told(results: &[OpOutcome]) -> Vec<OpResult> {
 }
 
 /// One op is at fault, and so none was sent.
-fn not_sent(ops: &[Op], fault: &NotExecutable) -> Vec<OpResult> {
+pub(super) fn not_sent(ops: &[Op], fault: &NotExecutable) -> Vec<OpResult> {
     ops.iter()
         .enumerate()
         .map(|(index, op)| OpResult {

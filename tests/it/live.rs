@@ -9,6 +9,7 @@
 )]
 
 mod deletes;
+mod invalid;
 mod kinds;
 mod look;
 mod random;
