@@ -9,6 +9,7 @@
 )]
 
 mod deletes;
+mod early;
 mod invalid;
 mod kinds;
 mod look;
