@@ -10,10 +10,12 @@
 
 mod deletes;
 mod early;
+mod in_place;
 mod invalid;
 mod kinds;
 mod look;
 mod random;
 mod refusals;
 mod rig;
+mod workers;
 mod world;

@@ -124,6 +124,11 @@ impl Live {
         })
     }
 
+    /// The next apply carries everything: what was sent may have been taken back.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent.clear();
+    }
+
     /// Deletes are over, and worker, disk and state are what the model says.
     pub(crate) fn agrees(&self, what: &str) {
         let version = self.haproxy.version();
