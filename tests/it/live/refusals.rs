@@ -217,6 +217,7 @@ frontend extra_tls
     bind unix@{base}/two.sock ssl crt-list lists/two.list
     bind unix@{base}/def.sock ssl crt-list lists/def.list
     use_backend extra_static if FALSE
+    http-request set-var(txn.many) path,map(maps/many.map)
     http-request return status 200
 "
     );
@@ -235,6 +236,7 @@ frontend extra_tls
         ("certs/broken.pem", &*broken),
         ("certs/unknown.pem", &*one),
         ("maps/none.map", "a b\n"),
+        ("maps/many.map", &*"dup x\n".repeat(70)),
         (
             "lists/two.list",
             "certs/y/dup.pem a.example\ncerts/x/dup.pem b.example\ncerts/x/dup.pem c.example\n",
@@ -333,16 +335,27 @@ fn of_servers(version: Version) -> Vec<Case> {
     ]
 }
 
-fn of_maps() -> Vec<Case> {
+fn of_maps(version: Version) -> Vec<Case> {
     let unknown = "Unknown map identifier. Please use #<id> or <file>.";
     let none = "maps/none.map";
-    vec![
+    let mut all = vec![
         Case::new(map("map_set", PATHS, "/map/none", "x"), "entry not found."),
         Case::new(map("map_set", none, "a", "x"), unknown),
         Case::new(map("map_add", none, "a", "x"), unknown),
         Case::new(op("map_del", json!({"path": none, "key": "a"})), unknown),
         Case::new(path("map_replace", none), unknown),
-    ]
+    ];
+    // Before, one command removes every duplicate.
+    if version == Version::V3_4 {
+        let many = op("map_del", json!({"path": "maps/many.map", "key": "dup"}));
+        let words = "after 64 deletes HAProxy still finds the key in the map";
+        all.push(Case::new(many, words).with(|world| {
+            world
+                .more_files
+                .insert("maps/many.map".to_owned(), b"kept x\n".to_vec());
+        }));
+    }
+    all
 }
 
 fn of_certificates() -> Vec<Case> {
@@ -475,7 +488,7 @@ fn ops_on_servers_that_haproxy_refuses() {
 #[test]
 fn ops_on_maps_that_haproxy_refuses() {
     for version in Version::ALL {
-        refused_by(version, of_maps());
+        refused_by(version, of_maps(version));
     }
 }
 
@@ -489,4 +502,79 @@ fn ops_on_certificates_that_haproxy_refuses() {
 #[test]
 fn ops_on_backends_that_haproxy_refuses() {
     refused_by(Version::V3_4, of_backends());
+}
+
+/// The refusal of an op, and then of the files as well: the worker, which a part of the
+/// batch has reached, gets the former set again.
+#[test]
+fn files_that_haproxy_refuses_as_well_are_taken_back() {
+    for version in Version::ALL {
+        let mut live = Live::start(version);
+        let load = live.load();
+        let former = live.world.clone();
+        live.world
+            .maps
+            .insert(PATHS, vec![(KEY.to_owned(), "v99".to_owned())]);
+        live.world.more_config = "backend extra_bad\n    frobnicate\n".to_owned();
+        let case = Case::new(server("server_disable", "b", "none", json!({})), "");
+        let ops = hundred(&case);
+        let before = live.identity();
+        let answer = live.apply("auto", &ops).send(&live.agent).json();
+        let told = format!("{version}: {answer:#}");
+        assert_eq!(
+            (&answer["ok"], &answer["mode"]),
+            (&json!(false), &json!("rejected")),
+            "{told}"
+        );
+        assert_eq!(answer["error"]["stage"], "reload", "{told}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("frobnicate"), "{told}");
+        let results = answer["op_results"].as_array().unwrap();
+        for (n, result) in results.iter().enumerate() {
+            assert_eq!(result["ok"], n < AT, "op {n} of {told}");
+        }
+        assert_eq!(results[AT]["output"], "No such server.", "{told}");
+        let back = json!({"performed": true, "reloaded": true});
+        assert_eq!(answer["rollback"], back, "{told}");
+        assert_ne!(live.identity(), before, "{version}");
+        live.world = former;
+        live.forget_sent();
+        let seen = live.world.seen(&live.haproxy);
+        assert_eq!(seen, live.world.view(), "{version}");
+        live.apply("reload", &[]).succeed(&live.agent, "reload");
+        live.world.reloaded();
+        live.agrees("taken back, and sent again");
+        assert_eq!(load.stop().failed, 0, "{version}");
+    }
+}
+
+/// On 3.0, once anybody has changed a CA, a certificate that is committed stays the old
+/// one, whatever HAProxy says. A handshake shows the new one after the reload.
+#[test]
+fn a_certificate_that_stays_the_old_one_is_a_refusal() {
+    for version in Version::ALL {
+        let mut live = Live::start(version);
+        let load = live.load();
+        let bundle = format!("{}{}", made(1).material.cert, made(2).material.cert);
+        let set = format!("set ssl ca-file {} <<\n{bundle}\n", super::world::CLIENTS);
+        live.haproxy.ask(&set).unwrap();
+        let commit = format!("commit ssl ca-file {}", super::world::CLIENTS);
+        assert!(live.haproxy.ask(&commit).unwrap().contains("Success!"));
+        let ops = [live.world.cert_set(DEFAULT, 3)];
+        let old = version == Version::V3_0;
+        let mode = if old { "reload" } else { "runtime" };
+        let answer = live.apply("auto", &ops).succeed(&live.agent, mode);
+        if old {
+            let words = output(&answer["op_results"][0]);
+            let start = "HAProxy committed certs/default.pem and updated nothing that uses it: ";
+            assert!(words.starts_with(start), "{words}");
+            live.world.reloaded();
+        }
+        live.serves_tls("the new certificate");
+        live.apply("reload", &[]).succeed(&live.agent, "reload");
+        live.world.reloaded();
+        live.agrees("reloaded");
+        live.serves("reloaded", true);
+        assert_eq!(load.stop().failed, 0, "{version}");
+    }
 }

@@ -169,6 +169,12 @@ impl Live {
         });
     }
 
+    /// The certificates that are served are those of the model, soon.
+    pub(crate) fn serves_tls(&self, what: &str) {
+        let what = format!("{}, {what}", self.haproxy.version());
+        wait::until_ok(&what, Duration::from_secs(5), || self.world.handshakes());
+    }
+
     pub(crate) fn restart_agent(&mut self) {
         self.agent.kill();
         self.agent = self.setup.start();

@@ -8,7 +8,9 @@ use crate::support::traffic::get_port;
 use crate::support::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +62,54 @@ fn a_thousand_ops_in_one_apply() {
         assert_eq!(refused.status, 400, "{version}: {}", refused.text());
         assert!(refused.text().contains("1000"), "{}", refused.text());
         assert_eq!(load.stop().failed, 0, "{version}");
+    }
+}
+
+/// Fifty thousand entries take the place of as many: whoever asks meanwhile finds the one
+/// or the other, and never none.
+#[test]
+fn a_large_map_is_replaced_at_once() {
+    const ENTRIES: usize = 50_000;
+    for version in Version::ALL {
+        let mut live = Live::start(version);
+        let before = live.identity();
+        let rows = |mark: &str| {
+            let row = |n: usize| (format!("/map/{n}"), format!("{mark} {n}"));
+            (0..ENTRIES).map(row).collect()
+        };
+        let replace = live.world.map_replace(PATHS, rows("first"));
+        let apply = live.apply("auto", &[replace]);
+        apply.succeed(&live.agent, "runtime");
+        let (http, over) = (live.world.http, AtomicBool::new(false));
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let mut seen = BTreeSet::new();
+                while !over.load(Ordering::SeqCst) {
+                    for key in [0, ENTRIES / 2, ENTRIES - 1] {
+                        let answer = get_port(http, "any", &format!("/map/{key}")).unwrap();
+                        seen.insert(answer.body.replace(&key.to_string(), "n"));
+                    }
+                }
+                seen
+            });
+            for mark in ["second", "third"] {
+                let replace = live.world.map_replace(PATHS, rows(mark));
+                let apply = live.apply("auto", &[replace]);
+                apply.succeed(&live.agent, "runtime");
+                live.agrees(mark);
+            }
+            over.store(true, Ordering::SeqCst);
+            let seen = asking.join().unwrap();
+            let all = ["first n", "second n", "third n"];
+            assert!(
+                seen.iter().all(|word| all.contains(&&**word)),
+                "{version}: {seen:?}"
+            );
+            assert!(seen.contains("third n"), "{version}: {seen:?}");
+        });
+        assert_eq!(live.identity(), before, "{version}");
+        live.apply("reload", &[]).succeed(&live.agent, "reload");
+        live.agrees("a large map, reloaded");
     }
 }
 
