@@ -424,6 +424,53 @@ fn deletes_outlive_the_agent_and_not_the_worker() {
     }
 }
 
+/// The same within one batch: nothing waits, and nobody takes it for gone.
+#[test]
+fn what_is_deleted_and_wanted_in_one_batch_stays() {
+    for version in Version::ALL {
+        let mut live = Live::start(version);
+        let load = live.load();
+        let before = live.identity();
+        let looks = |live: &Live| {
+            let log = live.agent.log();
+            log.matches("\"looked at what the batch changed\"").count()
+        };
+        let whole = live.world.clone();
+        let del = live.world.server_del("b", "s1");
+        live.world = whole;
+        let backs = [
+            live.world.server_enable("b", "s1"),
+            live.world
+                .server_set_state("b", "s1", super::world::Admin::Ready),
+        ];
+        let mut batches: Vec<Vec<Value>> = backs.map(|back| vec![del.clone(), back]).to_vec();
+        if version == Version::V3_4 {
+            let of = |kind: &str| op(kind, json!({"backend": "b"}));
+            batches.push(vec![of("backend_del"), of("backend_publish")]);
+        }
+        for ops in batches {
+            let seen = looks(&live);
+            let apply = live.apply("auto", &ops);
+            let answer = apply.succeed(&live.agent, "runtime");
+            let results = answer["op_results"].as_array().unwrap();
+            assert!(
+                results.iter().all(|result| result["ok"] == true),
+                "{version}"
+            );
+            let state = live.agent.state_with("?plan=0");
+            let none = json!({"servers": [], "backends": []});
+            assert_eq!(state["pending_deletes"], none, "{version}: {ops:?}");
+            wait::until("the worker is looked at", SOON, || {
+                (looks(&live) > seen).then_some(())
+            });
+            live.agrees("deleted and wanted");
+            live.serves("deleted and wanted", false);
+            assert_eq!(live.identity(), before, "{version}: {ops:?}");
+        }
+        assert_eq!(load.stop().failed, 0, "{version}");
+    }
+}
+
 /// Answers agent-checks with `ready`, or with `drain` when told so.
 fn responder() -> (SocketAddr, Arc<AtomicBool>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
