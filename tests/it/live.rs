@@ -14,6 +14,7 @@ mod in_place;
 mod invalid;
 mod kinds;
 mod look;
+mod modelled;
 mod random;
 mod refusals;
 mod rig;

@@ -2,7 +2,7 @@
 //! The agent talks to none of them like that: every byte of it passes a tap that knows the
 //! rules, beside real HAProxys and beside models that call themselves by such a release.
 
-use super::invalid::{CA, CERT, MAP, Site};
+use super::modelled::{CA, CERT, MAP, Site};
 use super::random;
 use super::rig::Live;
 use super::world::{PATHS, op};
