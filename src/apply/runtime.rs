@@ -257,7 +257,7 @@ impl Tx {
 
 fn count_refusals(agent: &Agent, report: &BatchReport) {
     for result in &report.results {
-        if let (true, Some(kind)) = (result.outcome.is_failure(), OpKind::parse(&result.kind)) {
+        if let (true, Some(kind)) = (result.outcome.is_refusal(), OpKind::parse(&result.kind)) {
             agent.metrics.op_errors.of(kind).inc();
         }
     }

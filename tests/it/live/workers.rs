@@ -185,6 +185,15 @@ fn a_reload_by_somebody_else_in_the_middle_of_an_apply() {
         );
         assert_ne!(live.identity(), before, "{version}");
         assert_eq!(request.join().unwrap().unwrap().status, 200, "{version}");
+        // HAProxy refused none of them.
+        let metrics = live.agent.metrics();
+        let mut refused = metrics
+            .lines()
+            .filter(|line| line.starts_with("haptic_agent_op_errors_total{"));
+        assert!(
+            refused.all(|line| line.ends_with(" 0")),
+            "{version}: {metrics}"
+        );
         live.world.reloaded();
         live.agrees("reloaded twice");
         assert_eq!(load.stop().failed, 0, "{version}");

@@ -279,6 +279,25 @@ fn the_file_as_parsed_is_what_the_loader_makes_of_it() {
     }
 }
 
+/// Bytes that are no text are an entry's as well, in the file and behind a replacement.
+#[test]
+fn bytes_that_are_no_text_are_kept() {
+    for version in Version::ALL {
+        let mut bench = Bench::start(version, routing);
+        let mut file: Vec<u8> = Vec::new();
+        for byte in 0x80_u8..=0xff {
+            file.extend_from_slice(&[b'/', byte, b' ', byte, b'x', byte, b'\n']);
+        }
+        file.extend_from_slice(b"# \xff\n\xef\xbb\xbf/bom v\n/cut v\r\xfe\n");
+        bench.write(MAP, &file);
+        bench.good(&json!([replace(MAP)]));
+        let replaced = rows(&bench, MAP);
+        assert_eq!(replaced.len(), 128 + 2);
+        bench.reload();
+        assert_eq!(rows(&bench, MAP), replaced, "{version}");
+    }
+}
+
 /// Keys and values at the edge of their rules: single bytes of every sort, words that mean
 /// something elsewhere, and all the room that a command has. What the ops leave in the
 /// worker is what its loader makes of the file.
