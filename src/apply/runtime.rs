@@ -101,8 +101,10 @@ impl Tx {
         let (report, touched) = match self.batch(agent, session, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
-                // A full queue is the controller's doing, not a batch that cannot be.
-                if fault.outcome != Outcome::QueueFull {
+                // A full queue, or no worker yet, says nothing about the batch.
+                let about_ops =
+                    !matches!(fault.outcome, Outcome::QueueFull | Outcome::WorkerChanged);
+                if about_ops {
                     self.violated(agent, Invariant::OpsExecutable, &fault.to_string());
                 }
                 job.report.op_results = not_sent(&job.manifest.ops, &fault);
@@ -282,8 +284,9 @@ impl Tx {
         }
     }
 
-    /// Deletes wait: the background thread is to see them through.
+    /// Counts the deletes that wait; the background thread is to see them through.
     pub(super) fn expect_deletes(&mut self, agent: &Agent) {
+        self.count_deletes(agent);
         if !self.record.deletes.is_empty() {
             self.deletes_at = Some(agent.clock.now());
             agent.ring();
@@ -311,7 +314,6 @@ impl Tx {
         let report = agent
             .haproxy
             .run(&batch, session, expected, &mut self.record.deletes);
-        self.count_deletes(agent);
         self.expect_deletes(agent);
         Ok((report, batch.touched().clone()))
     }
@@ -319,7 +321,7 @@ impl Tx {
 
 fn count_refusals(agent: &Agent, report: &BatchReport) {
     for result in &report.results {
-        if let (true, Some(kind)) = (result.outcome.is_failure(), OpKind::parse(&result.kind)) {
+        if let (true, Some(kind)) = (result.outcome.is_refusal(), OpKind::parse(&result.kind)) {
             agent.metrics.op_errors.of(kind).inc();
         }
     }
@@ -341,7 +343,7 @@ fn told(results: &[OpOutcome]) -> Vec<OpResult> {
 }
 
 /// One op is at fault, and so none was sent.
-fn not_sent(ops: &[Op], fault: &NotExecutable) -> Vec<OpResult> {
+pub(super) fn not_sent(ops: &[Op], fault: &NotExecutable) -> Vec<OpResult> {
     ops.iter()
         .enumerate()
         .map(|(index, op)| OpResult {

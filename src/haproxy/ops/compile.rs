@@ -533,8 +533,9 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The object is wanted again.
+    /// The object is wanted again, whoever gave it up: this batch or one before.
     fn cancel(&mut self, key: &Key) {
+        self.deferred.retain(|(_, request)| request.key != *key);
         if self.queued.remove(key) {
             self.cancels.push(key.clone());
         }

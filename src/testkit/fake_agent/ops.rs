@@ -74,10 +74,7 @@ pub(super) fn check(ops: &[Op], pod: &Pod, knobs: &Knobs) -> Result<(), NotExecu
     for (index, op) in ops.iter().enumerate() {
         let checked = match known(op, knobs) {
             Some(kind) => batch.op(op, kind),
-            None => Err((
-                "unsupported",
-                "this agent knows no op of that kind".to_owned(),
-            )),
+            None => Err(("unsupported", no_such_kind(op))),
         };
         checked.map_err(|(outcome, words)| NotExecutable {
             index,
@@ -87,6 +84,22 @@ pub(super) fn check(ops: &[Op], pod: &Pod, knobs: &Knobs) -> Result<(), NotExecu
         })?;
     }
     Ok(())
+}
+
+/// The first op whose kind is not known.
+pub(super) fn unknown(ops: &[Op], knobs: &Knobs) -> Option<NotExecutable> {
+    let index = ops.iter().position(|op| known(op, knobs).is_none())?;
+    let op = ops.get(index)?;
+    Some(NotExecutable {
+        index,
+        outcome: "unsupported",
+        words: no_such_kind(op),
+        kind: op.kind.clone(),
+    })
+}
+
+fn no_such_kind(op: &Op) -> String {
+    format!("this agent knows no op of the kind {:?}", op.kind)
 }
 
 /// The op's kind, unless the fake plays an agent that does not know it.
