@@ -3,7 +3,7 @@
 //! `/-/metrics`, `/-/liveness`, `/-/readiness` and `/-/coverage`, on a listener of the
 //! responder's own or beside the daemon's metrics. Nothing here changes anything.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::answer::Verdict;
 use super::confirm::{Confirm, SeenRow, View};
 use super::copy::{Copy, CopyCell};
 use super::coverage::{Coverage, Heard, RowState, unaddressable, unasked};
-use super::kv::KvStatus;
+use super::kv::{KvStatus, Names};
 use super::limits::WATCHER_LATE;
 use super::metrics::{Metrics, Seen};
 use super::serve::Health;
@@ -33,6 +33,8 @@ pub struct Monitor {
     pub(super) coverage: Arc<Coverage>,
     pub(super) confirm: Option<Arc<Confirm>>,
     pub(super) health: Health,
+    /// The key that every reply of the store has to have.
+    pub(super) marker: Option<String>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -195,6 +197,13 @@ impl Monitor {
             trouble: kv.trouble,
             keys: kv.keys,
             invalid: invalid.collect(),
+            marker: self.marker.clone(),
+            kept: match (kv.hold, copy) {
+                (Some(_), Some(copy)) => kept(copy, &kv.lost, self.clock.wall()),
+                (Some(_), None) | (None, _) => Vec::new(),
+            },
+            unreadable: kv.unreadable.into(),
+            ignored: kv.ignored.into(),
         }
     }
 
@@ -297,6 +306,51 @@ struct Store {
     trouble: Option<String>,
     keys: usize,
     invalid: Vec<Invalid>,
+    /// The key without which no reply is believed, if one is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marker: Option<String>,
+    /// What is answered although the store does not say so: only in a hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<Kept>,
+    unreadable: Files,
+    ignored: Files,
+}
+
+/// Names of files: how many, and the first ones.
+#[derive(Debug, Serialize)]
+struct Files {
+    count: usize,
+    named: Vec<String>,
+}
+
+impl From<Names> for Files {
+    fn from(names: Names) -> Self {
+        Self {
+            count: names.count,
+            named: names.named,
+        }
+    }
+}
+
+/// An override that is in force because of a hold.
+#[derive(Debug, Serialize)]
+struct Kept {
+    key: String,
+    value: String,
+}
+
+/// What is in force of a copy in a hold: what the store lost, or all of it where that is not
+/// known key by key.
+fn kept(copy: &Copy, lost: &BTreeSet<Box<str>>, wall: UnixNanos) -> Vec<Kept> {
+    let held = copy
+        .iter()
+        .filter(|(key, _)| lost.is_empty() || lost.contains(*key));
+    let valued = held.filter_map(|(key, entry)| Some((key, entry.value_at(wall)?)));
+    let kept = valued.map(|(key, value)| Kept {
+        key: key.to_owned(),
+        value: value.to_string(),
+    });
+    kept.collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -422,6 +476,10 @@ fn state_of(name: &str, heard: Option<&Heard>, view: &View) -> Option<&'static s
             RowState::Following | RowState::Diverged if told_since => RowState::Pending,
             state => state,
         },
+        // It names a group and no row, so which ones ask like this is not known.
+        None if !name.contains('/') && heard.is_some_and(|row| view.was_asking(row)) => {
+            RowState::ByGroup
+        }
         None if view.foreign.iter().any(|foreign| foreign == name) => RowState::Foreign,
         None => return None,
     };

@@ -3,8 +3,9 @@
 use super::kit::{self, PATIENCE, Watched};
 use crate::support::wait;
 use haptic_agent::clock::{Clock as _, SystemClock};
-use haptic_agent::responder::kv::dir::store::{DirError, Found, MARK, MAX_FILES, Store};
-use haptic_agent::responder::kv::{Hold, ReadResult, Source, SyncWait};
+use haptic_agent::responder::kv::dir::store::{DirError, Found, MARK, Store};
+use haptic_agent::responder::kv::{DirConfig, Hold, ReadResult, Source, SyncWait, WhenMissing};
+use haptic_agent::responder::limits::MAX_KV_KEYS as MAX_FILES;
 use haptic_agent::responder::stamp::Stamp;
 use haptic_agent::responder::value::Value;
 use std::fs;
@@ -64,11 +65,56 @@ fn files_of_other_tools_count() {
     watched.until_keys(&[]);
 }
 
+/// A watcher that makes what is missing.
+fn making(path: &Path) -> Watched {
+    Watched::start(Source::Dir(DirConfig {
+        missing: WhenMissing::Make,
+        ..kit::dir(path)
+    }))
+}
+
+/// The volume that has the store may be mounted late, or not at all: what is not there is
+/// not made, and not taken for a store without overrides.
 #[test]
-fn a_directory_that_does_not_exist_is_made_with_its_mark() {
+fn a_directory_that_does_not_exist_is_waited_for() {
+    let volume = tempfile::tempdir().unwrap();
+    let path = volume.path().join("kv");
+    let watched = Watched::dir(&path);
+    watched.until_held(Hold::Directory);
+    watched.until_more(ReadResult::Hold, 5);
+    let trouble = watched.snapshot().trouble.unwrap();
+    assert!(trouble.contains("mount it"), "{trouble}");
+    assert!(!watched.snapshot().synced && watched.cell.load().is_none());
+    assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
+    // What it says to do for a new one is enough.
+    let order = trouble
+        .split_once("only for a new, empty store: ")
+        .unwrap()
+        .1;
+    let made = std::process::Command::new("sh")
+        .args(["-c", order])
+        .status();
+    assert!(made.unwrap().success(), "{order}");
+    let watched = watched.synced();
+    assert!(watched.copy().is_empty());
+    // And the volume that comes back has its keys, also in the next life.
+    put(&path, "canary", "drain");
+    watched.until_value("canary", Some(Value::Drain));
+    drop(watched);
+    let away = volume.path().join("away");
+    fs::rename(&path, &away).unwrap();
+    let watched = Watched::dir(&path);
+    watched.until_held(Hold::Directory);
+    fs::rename(&away, &path).unwrap();
+    let watched = watched.synced();
+    assert_eq!(watched.value("canary"), Some(Value::Drain));
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_made_where_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kv");
-    let watched = Watched::dir(&path).synced();
+    let watched = making(&path).synced();
     assert!(watched.copy().is_empty());
     assert_eq!(fs::read_to_string(path.join(MARK)).unwrap(), "1\n");
     let names: Vec<_> = fs::read_dir(dir.path())
@@ -86,7 +132,7 @@ fn a_directory_that_does_not_exist_is_made_with_its_mark() {
 #[test]
 fn a_directory_that_cannot_be_made_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let watched = Watched::dir(&dir.path().join("no/kv"));
+    let watched = making(&dir.path().join("no/kv"));
     watched.until("it says why", |now| {
         let trouble = now.trouble.as_deref().unwrap_or_default();
         !now.synced && (trouble.contains("cannot be made") || trouble.contains("no directory"))
@@ -236,7 +282,7 @@ fn names_that_are_no_keys_are_counted_and_left_alone() {
     put(&path, "UP low", "drain");
     let watched = Watched::dir(&path).synced();
     assert_eq!(watched.keys(), [".dot", "UP low"]);
-    assert_eq!(watched.snapshot().ignored_names, 5);
+    assert_eq!(watched.snapshot().ignored.count, 5);
 }
 
 /// What is there and cannot be read is no deletion.
@@ -256,7 +302,7 @@ fn what_cannot_be_read_keeps_its_value() {
     let beside = path.join(".beside");
     symlink(path.join(".nowhere"), &beside).unwrap();
     fs::rename(&beside, path.join("a")).unwrap();
-    watched.until("left out", |now| now.unreadable == 1);
+    watched.until("left out", |now| now.unreadable.named == ["a"]);
     assert_eq!(watched.value("a"), Some(Value::Drain));
     fs::remove_file(path.join("a")).unwrap();
     watched.until_value("a", None);

@@ -144,7 +144,7 @@ fn a_directory_that_is_no_store_is_not_written() {
     );
     let error = gone.bad("no directory").json()["error"].to_string();
     assert!(
-        error.contains("start the responder, which makes"),
+        error.contains("mount it") && error.contains("mkdir -p /nonexistent/kv"),
         "{error}"
     );
 }

@@ -30,6 +30,7 @@ impl Responder {
             ])
             .arg("--kv-dir")
             .arg(kv)
+            .args(["--kv-missing", "make"])
             .arg("--haproxy-socket")
             .arg(socket)
             .env_clear()

@@ -103,13 +103,16 @@ fn a_consul_in_trouble_undrains_nobody() {
     fleet.put("web/s1", "50%");
     fleet.await_all("in drain", "s0", Wanted::Drain);
     fleet.await_all("at half", "s1", Wanted::Weight(50));
-    let unchanged = |fleet: &Fleet, what: &str| {
+    let unchanged_but_s2 = |fleet: &Fleet, what: &str, s2: Wanted| {
         thread::sleep(SEVERAL);
         fleet.assert_all(what, "s0", Wanted::Drain);
         fleet.assert_all(what, "s1", Wanted::Weight(50));
-        fleet.assert_all(what, "s2", Wanted::Weight(100));
+        fleet.assert_all(what, "s2", s2);
         assert_eq!(fleet.respond.get("/-/readiness").status, 200);
         assert_eq!(fleet.respond.get("/-/liveness").status, 200);
+    };
+    let unchanged = |fleet: &Fleet, what: &str| {
+        unchanged_but_s2(fleet, what, Wanted::Weight(100));
     };
 
     fleet.consul.freeze();
@@ -138,10 +141,24 @@ fn a_consul_in_trouble_undrains_nobody() {
     fleet.askers[2].restart();
     fleet.askers[2].await_row("a new HAProxy", "web", "s0", Wanted::Drain);
 
-    // Somebody writes again: this is the state now.
-    fleet.put("web/s2", "drain");
-    fleet.await_all("a write is followed", "s2", Wanted::Drain);
-    fleet.await_all("the others are back", "s0", Wanted::Weight(100));
+    // Somebody writes again: that is followed, and ends nothing that was lost.
+    fleet.put("web/s2", "maint");
+    fleet.await_all("a write is followed", "s2", Wanted::Maint);
+    unchanged_but_s2(&fleet, "one write", Wanted::Maint);
+    fleet.delete("web/s2");
+    fleet.await_all("and its end", "s2", Wanted::Weight(100));
+    unchanged_but_s2(&fleet, "one deletion", Wanted::Weight(100));
     let shown = fleet.respond.get("/-/coverage").json();
-    assert_eq!(shown["store"]["hold"], serde_json::Value::Null);
+    assert_eq!(shown["store"]["hold"], "index");
+    assert_eq!(shown["store"]["kept"].as_array().unwrap().len(), 2);
+    // The keys come back one by one, and the hold ends with the last.
+    fleet.put("web/s1", "drain");
+    fleet.await_all("written again", "s1", Wanted::Drain);
+    fleet.assert_all("not yet written again", "s0", Wanted::Drain);
+    fleet.put("web/s0", "ready");
+    fleet.await_all("ended", "s0", Wanted::Weight(100));
+    wait::until("the hold is over", PATIENCE, || {
+        let shown = fleet.respond.get("/-/coverage").json();
+        shown["store"]["hold"].is_null().then_some(())
+    });
 }
