@@ -4,6 +4,7 @@
 mod connection;
 mod consul;
 mod coverage;
+mod daemon;
 mod frozen;
 mod kit;
 mod ops;
