@@ -309,6 +309,73 @@ fn what_cannot_be_read_keeps_its_value() {
     assert_eq!(watched.value("b"), Some(Value::Drain));
 }
 
+/// At the pace that everybody has: whenever a key is written or deleted, and however the looks
+/// happen to lie, it counts within a quarter of a second.
+#[test]
+fn a_change_is_noticed_within_a_quarter_of_a_second() {
+    const CHANGES: u32 = 16;
+    let (_dir, path) = store();
+    for n in 0..200 {
+        put(&path, &format!("web/s{n}"), "drain");
+    }
+    let watched = Watched::start(Source::Dir(DirConfig::new(path.clone()))).synced();
+    let mut times: Vec<Duration> = (0..CHANGES)
+        .map(|turn| {
+            // From one look to the next in steps.
+            std::thread::sleep(Duration::from_millis(u64::from(turn * 37 % 200)));
+            let want = match turn % 2 {
+                0 => Some(Value::Maint),
+                _ => None,
+            };
+            let begin = SystemClock.now();
+            match want {
+                Some(_) => put(&path, "canary", "maint"),
+                None => delete(&path, "canary"),
+            }
+            watched.until_value("canary", want);
+            begin.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let late = times
+        .iter()
+        .filter(|time| **time > Duration::from_millis(250));
+    let (late, most) = (late.count(), times[times.len() - 1]);
+    println!(
+        "change -> copy: median {:?}, most {most:?}",
+        times[times.len() / 2]
+    );
+    // A machine that does other things may be late itself, but not most of the time.
+    assert!(late <= times.len() / 4, "{times:?}");
+    assert!(
+        times[times.len() / 2] < Duration::from_millis(250),
+        "{times:?}"
+    );
+}
+
+/// How many keys there may be is a setting, and the refusal names it.
+#[test]
+fn the_number_of_files_is_a_setting() {
+    let (_dir, path) = store();
+    for n in 0..11 {
+        put(&path, &format!("k{n}"), "drain");
+    }
+    let at_most = |max_keys| {
+        Watched::start(Source::Dir(DirConfig {
+            max_keys,
+            ..kit::dir(&path)
+        }))
+    };
+    let refused = at_most(10);
+    refused.until_held(Hold::Directory);
+    let trouble = refused.snapshot().trouble.unwrap();
+    assert!(
+        trouble.contains("--kv-max-keys") && trouble.contains("10 files"),
+        "{trouble}"
+    );
+    assert_eq!(at_most(11).synced().copy().len(), 11);
+}
+
 /// On tmpfs and others a file that is replaced can be missing in a listing.
 #[test]
 fn a_storm_of_renames_deletes_nothing() {

@@ -9,25 +9,33 @@ use crate::support::wait;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PREFIX: &str = "fleet/state";
+pub(super) const PREFIX: &str = "fleet/state";
 
 /// Several intervals, so that any wrong reply would have come.
-const SEVERAL: Duration = Duration::from_millis(600);
+pub(super) const SEVERAL: Duration = Duration::from_millis(600);
 
-struct Fleet {
-    consul: Consul,
-    respond: Respond,
-    askers: Vec<Asker>,
+/// A Consul, a responder on it, and a HAProxy of each branch that asks that.
+pub(super) struct Fleet {
+    pub(super) consul: Consul,
+    pub(super) respond: Respond,
+    pub(super) askers: Vec<Asker>,
 }
 
 impl Fleet {
     fn start(inter: Duration) -> Self {
-        let consul = Consul::start(Mode::Open);
-        let respond = Respond::with(&["-kv-prefix", PREFIX])
-            .env("CONSUL_HTTP_ADDR", &consul.address().to_string())
-            .start();
+        Self::on(Consul::start(Mode::Open), &[], inter, "")
+    }
+
+    /// With variables for the responder, and more words on each server line.
+    pub(super) fn on(consul: Consul, env: &[(&str, &str)], inter: Duration, more: &str) -> Self {
+        let mut respond = Respond::with(&["-kv-prefix", PREFIX])
+            .env("CONSUL_HTTP_ADDR", &consul.address().to_string());
+        for (name, value) in env {
+            respond = respond.env(name, value);
+        }
+        let respond = respond.start();
         respond.wait_synced();
-        let config = web(respond.checks(), 3, inter, "");
+        let config = web(respond.checks(), 3, inter, more);
         let askers = Version::ALL.map(|version| Asker::start(version, &config));
         Self {
             consul,
@@ -36,21 +44,21 @@ impl Fleet {
         }
     }
 
-    fn put(&self, key: &str, value: &str) {
+    pub(super) fn put(&self, key: &str, value: &str) {
         self.consul.put(&format!("{PREFIX}/{key}"), value);
     }
 
-    fn delete(&self, key: &str) {
+    pub(super) fn delete(&self, key: &str) {
         self.consul.delete(&format!("{PREFIX}/{key}"));
     }
 
-    fn await_all(&self, what: &str, server: &str, want: Wanted) {
+    pub(super) fn await_all(&self, what: &str, server: &str, want: Wanted) {
         for asker in &self.askers {
             asker.await_row(what, "web", server, want);
         }
     }
 
-    fn assert_all(&self, what: &str, server: &str, want: Wanted) {
+    pub(super) fn assert_all(&self, what: &str, server: &str, want: Wanted) {
         for asker in &self.askers {
             let row = asker.row("web", server);
             let version = asker.haproxy.version();
