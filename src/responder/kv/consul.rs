@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod config;
+mod failure;
 pub mod reply;
 pub mod token;
 
@@ -20,10 +21,10 @@ use crate::clock::Clock;
 use crate::http::client::{self, Cancel};
 use crate::responder::copy::Copy;
 use crate::responder::key;
-use crate::sys;
 
 use api::{Api, Reply, Within, kind_of};
 use config::ConsulConfig;
+use failure::{Failure, backoff, jittered, no_leader};
 use token::TokenError;
 
 /// Replies in a row whose probes find a key that the list lacks, before this counts as
@@ -52,14 +53,6 @@ pub(super) struct Watch {
     failures: u32,
     last_start: Option<Instant>,
     pause: Duration,
-}
-
-/// Why a read brought nothing to judge.
-struct Failure {
-    kind: ErrorKind,
-    text: String,
-    /// Not worth an early retry: only another configuration helps.
-    lasting: bool,
 }
 
 impl Watch {
@@ -448,56 +441,3 @@ impl Watch {
 
 /// What the loop itself may take on top of an announced wait.
 const MARGIN: Duration = Duration::from_secs(5);
-
-fn no_leader() -> Failure {
-    Failure {
-        kind: ErrorKind::Leader,
-        text: "the cluster has no leader".to_owned(),
-        lasting: false,
-    }
-}
-
-/// `min` doubled `failures` times, at most `max`.
-fn backoff(failures: u32, min: Duration, max: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-    min.saturating_mul(factor).min(max)
-}
-
-/// Between three and five quarters of `time`, so that a fleet does not come back at once.
-fn jittered(time: Duration) -> Duration {
-    let random = sys::random_bytes::<2>().map_or(32_768, u16::from_le_bytes);
-    time * 3 / 4 + time / 2 * u32::from(random) / 65_535
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let ms = Duration::from_millis;
-        let table = [
-            (0, 200),
-            (1, 400),
-            (2, 800),
-            (3, 1600),
-            (4, 3200),
-            (5, 5000),
-            (99, 5000),
-        ];
-        for (failures, pause) in table {
-            assert_eq!(backoff(failures, ms(200), ms(5000)), ms(pause));
-        }
-    }
-
-    #[test]
-    fn jitter_stays_within_a_quarter() {
-        let time = Duration::from_secs(4);
-        let all: Vec<_> = (0..200).map(|_| jittered(time)).collect();
-        assert!(
-            all.iter()
-                .all(|t| (time * 3 / 4..=time * 5 / 4).contains(t))
-        );
-        assert!(all.iter().any(|t| *t < time) && all.iter().any(|t| *t > time));
-    }
-}
