@@ -13,5 +13,6 @@ mod process;
 mod replies;
 mod scarce;
 mod slowstart;
+mod store;
 mod trouble;
 mod whole;

@@ -65,6 +65,10 @@ impl Respond {
         self.checks.unwrap()
     }
 
+    pub(super) fn monitoring(&self) -> SocketAddr {
+        self.monitoring.unwrap()
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
