@@ -1,7 +1,7 @@
 //! What a responder says of the rows that ask it, and what that says of a key. The
 //! judgements are pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -29,6 +29,9 @@ pub(super) struct StoreView {
     pub(super) hold: Option<String>,
     #[serde(default)]
     pub(super) trouble: Option<String>,
+    /// Since the store last said what is answered.
+    #[serde(default)]
+    pub(super) age_seconds: Option<f64>,
     /// The key that is no override.
     #[serde(default)]
     pub(super) marker: Option<String>,
@@ -117,6 +120,35 @@ impl Coverage {
     pub(super) fn asked_keys(&self) -> impl Iterator<Item = &str> {
         let keys = self.live().flat_map(|row| row.request.iter());
         keys.map(String::as_str)
+    }
+
+    /// When somebody last asked for a key, or at all.
+    pub(super) fn last_asked(&self, key: Option<&str>) -> Option<Stamp> {
+        let asks = |row: &&RowView| key.is_none_or(|key| row.request.iter().any(|k| k == key));
+        let last = self.live().filter(asks).filter_map(RowView::asked_at).max();
+        last.and_then(Stamp::at)
+    }
+
+    /// How many rows are told what now, by the kind of answer.
+    pub(super) fn answers(&self) -> BTreeMap<&str, usize> {
+        let mut answers = BTreeMap::new();
+        for row in self.live() {
+            let verdict = match row.answer.as_deref() {
+                Some(text) if text.ends_with('%') => "weight",
+                Some(text) => text,
+                None => continue,
+            };
+            *answers.entry(verdict).or_default() += 1;
+        }
+        answers
+    }
+
+    /// Rows of HAProxy's that do not ask here although they have an agent check.
+    pub(super) fn silent(&self) -> usize {
+        let states = self.rows.iter().filter_map(|row| row.state.as_deref());
+        states
+            .filter(|s| matches!(*s, "agent_off" | "not_asking"))
+            .count()
     }
 
     /// Rows that a key is meant for and that do not ask, each with the reason.

@@ -10,12 +10,14 @@ use super::super::view::Block;
 use super::super::when::span;
 use super::super::words::{counted, some};
 use super::act;
-use super::coverage::{Coverage, Coverages};
+use super::coverage::{Coverage, Coverages, StoreView};
 use super::store::{Listed, Store, StoreError, Stored};
 use super::watch::{MAX_KEPT, MAX_NAMED};
 use super::{Overrides, Report};
 use crate::clock::{Clock as _, SystemClock, UnixNanos};
+use crate::http::client::Origin;
 use crate::responder::key::{self, is_addressable};
+use crate::responder::stamp::Stamp;
 
 /// How long an end has to be over before the key is deleted: clocks differ.
 const SWEEP_AFTER_SECONDS: i64 = 60;
@@ -33,7 +35,7 @@ pub(super) fn run(store: &mut Store, task: &Overrides, sweep: bool) -> Report {
         .fields
         .insert("store".into(), choice.to_string().into());
     let seen = Coverages::of(&task.sights.responders);
-    tell_responders(&seen, &mut report);
+    tell_responders(&seen, &mut report, now);
     tell_ignored(&listed.ignored, &mut report);
     let mut markers: BTreeSet<&str> = seen.markers().collect();
     markers.extend(task.marker.as_deref());
@@ -77,42 +79,89 @@ pub(super) fn run(store: &mut Store, task: &Overrides, sweep: bool) -> Report {
     report
 }
 
-/// What is wrong with each responder, and what it answers although the store does not
-/// say so.
-fn tell_responders(seen: &Coverages, report: &mut Report) {
+/// How each responder does: how old its copy is, what it is asked and answers, what is wrong
+/// with it, and what it answers although the store does not say so.
+fn tell_responders(seen: &Coverages, report: &mut Report, now: UnixNanos) {
     let mut places = Map::new();
     for (origin, said) in &seen.all {
-        let mut kept = Vec::new();
-        let trouble = match said {
-            Ok(Coverage { store, .. }) => {
-                kept = store.kept();
-                match (store.synced, &store.hold) {
-                    (false, _) => Some("it has not read the store yet".to_owned()),
-                    (true, Some(hold)) => Some(format!("it holds its copy back ({hold})")),
-                    (true, None) => None,
+        let (trouble, place) = match said {
+            Ok(coverage) => {
+                report.head.push(doing(origin, coverage, now));
+                let trouble = trouble_of(&coverage.store);
+                let kept = coverage.store.kept();
+                let place = json!({
+                    "trouble": trouble,
+                    "age_seconds": coverage.store.age_seconds,
+                    "rows": coverage.live().count(),
+                    "answers": coverage.answers(),
+                    "last_asked": coverage.last_asked(None).map(|at| at.to_string()),
+                    "not_asking": coverage.silent(),
+                    "kept": kept,
+                });
+                if !kept.is_empty() {
+                    let kept = some(&kept, MAX_KEPT);
+                    report.head.push(format!("  it still answers: {kept}"));
                 }
-                .map(|what| match &store.trouble {
-                    Some(trouble) => format!("{what}: {trouble}"),
-                    None => what,
-                })
+                (trouble, place)
             }
-            Err(what) => Some(what.clone()),
+            Err(what) => (Some(what.clone()), json!({"trouble": what, "kept": []})),
         };
         if let Some(trouble) = &trouble {
             report.trouble = true;
             report.head.push(format!("responder {origin}: {trouble}"));
         }
-        if !kept.is_empty() {
-            let kept = some(&kept, MAX_KEPT);
-            let line = format!("responder {origin} still answers: {kept}");
-            report.head.push(line);
-        }
-        let place = json!({"trouble": trouble, "kept": kept});
         places.insert(origin.to_string(), place);
     }
     if !places.is_empty() {
         report.fields.insert("responders".into(), places.into());
     }
+}
+
+/// What a responder does at the moment, in a line.
+fn doing(origin: &Origin, coverage: &Coverage, now: UnixNanos) -> String {
+    let mut text = format!("responder {origin}: ");
+    text += &match coverage.store.age_seconds.map(Duration::try_from_secs_f64) {
+        Some(Ok(age)) if age < Duration::from_secs(1) => "its copy is current".to_owned(),
+        Some(Ok(age)) => format!("its copy is from {} ago", span(age)),
+        Some(Err(_)) | None => "it has no copy".to_owned(),
+    };
+    let rows = counted(coverage.live().count(), "row");
+    let ask = coverage.live().count() == 1;
+    text += &format!(", {rows} {}", if ask { "asks" } else { "ask" });
+    if let Some(last) = coverage.last_asked(None) {
+        text += &format!(", last {}", ago(last, now));
+    }
+    let answers = coverage.answers();
+    let answers: Vec<String> = answers
+        .iter()
+        .map(|(word, n)| format!("{n} {word}"))
+        .collect();
+    if !answers.is_empty() {
+        text += &format!(": {}", answers.join(", "));
+    }
+    match coverage.silent() {
+        0 => text,
+        silent => format!("{text}; {} with an agent check not", counted(silent, "row")),
+    }
+}
+
+fn ago(at: Stamp, now: UnixNanos) -> String {
+    match at.left(now).unsigned_abs() {
+        0 => "just now".to_owned(),
+        age => format!("{} ago", span(Duration::from_secs(age))),
+    }
+}
+
+fn trouble_of(store: &StoreView) -> Option<String> {
+    let what = match (store.synced, &store.hold) {
+        (false, _) => "it has not read the store yet".to_owned(),
+        (true, Some(hold)) => format!("it holds its copy back ({hold})"),
+        (true, None) => return None,
+    };
+    Some(match &store.trouble {
+        Some(trouble) => format!("{what}: {trouble}"),
+        None => what,
+    })
 }
 
 /// Names of a directory that are no key's: meant as overrides, perhaps, and in force nowhere.
@@ -170,10 +219,7 @@ fn row(key: &str, stored: &Stored, seen: &Coverages, now: UnixNanos) -> Block {
         block.field("over", left <= 0);
     }
     let note = &stored.note;
-    let set = note.at.map(|at| match at.left(now).unsigned_abs() {
-        0 => "set just now".to_owned(),
-        age => format!("set {} ago", span(Duration::from_secs(age))),
-    });
+    let set = note.at.map(|at| format!("set {}", ago(at, now)));
     let by = note.by.as_ref().map(|by| format!("by {by}"));
     let told: Vec<String> = [set, by].into_iter().flatten().collect();
     let why = note
@@ -193,7 +239,9 @@ fn row(key: &str, stored: &Stored, seen: &Coverages, now: UnixNanos) -> Block {
         block.field("asked_by", rows);
         block.field("not_asking", mute.as_slice());
         if rows > 0 {
-            block.line(format!("asked for by {}", counted(rows, "row")));
+            let last = seen.good().filter_map(|c| c.last_asked(Some(key))).max();
+            let last = last.map_or(String::new(), |at| format!(", last {}", ago(at, now)));
+            block.line(format!("asked for by {}{last}", counted(rows, "row")));
         } else if mute.is_empty() {
             block.good = false;
             block.line("no row asks for it: misspelt, or its rows are gone");

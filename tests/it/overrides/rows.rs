@@ -49,12 +49,20 @@ fn status(haproxy: &Haproxy, server: &str) -> (String, u32, u32) {
 
 #[test]
 fn a_drain_is_awaited_and_comes_back_slowly() {
+    std::thread::scope(|scope| {
+        for version in Version::ALL {
+            scope.spawn(move || awaited_and_slowly_back(version));
+        }
+    });
+}
+
+fn awaited_and_slowly_back(version: Version) {
     let dir = tempfile::tempdir().unwrap();
     let (kv, base) = (dir.path().join("kv"), dir.path().join("haproxy"));
     std::fs::create_dir(&base).unwrap();
     let socket = base.join("worker.sock");
     let responder = Responder::start(&kv, &socket);
-    let haproxy = Haproxy::start(Version::V3_2, &base, &config(&base, &responder.checks));
+    let haproxy = Haproxy::start(version, &base, &config(&base, &responder.checks));
     let (kv, socket) = (kv.display().to_string(), socket.display().to_string());
     let run = |words: &[&str]| kit::run(&[("HAPTIC_KV_DIR", &kv)], words);
     let by_responder = [
