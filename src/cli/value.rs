@@ -277,7 +277,7 @@ pub(super) fn max_keys(text: &OsStr) -> Result<usize, Expected> {
         .filter(|n| (1..=MOST_KV_KEYS).contains(n));
     number
         .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
-        .ok_or_else(|| format!("a number from 1 to {MOST_KV_KEYS}").into())
+        .ok_or_else(|| format!("a number from 1 to {MOST_KV_KEYS}"))
 }
 
 /// `set` or `keep`: whether answers carry weights.

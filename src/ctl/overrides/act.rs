@@ -62,7 +62,7 @@ pub(super) fn set(
 ) -> Report {
     let mut report = Report::default();
     let seen = Coverages::of(&sights.responders);
-    watch::warn(&seen, keys);
+    watch::warn(&seen, keys, true);
     let change = order.change();
     for key in keys {
         if is_marker(key, marker, &seen) {
@@ -93,7 +93,7 @@ pub(super) fn end(
 ) -> Report {
     let mut report = Report::default();
     let seen = Coverages::of(&sights.responders);
-    watch::warn(&seen, keys);
+    watch::warn(&seen, keys, false);
     for key in keys.iter().filter(|key| is_marker(key, marker, &seen)) {
         report.keys.push((key.clone(), refused(key)));
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::super::view::Block;
 use super::super::words::{counted, some};
@@ -24,15 +24,45 @@ pub(super) fn tell(report: &mut Report, store: &mut Store, seen: &Coverages, end
     let Ok(left) = store.list() else { return };
     let left: BTreeMap<String, Stored> = left.keys.into_iter().collect();
     let ended: BTreeSet<&str> = ended.iter().map(String::as_str).collect();
+    let asked = seen.asked_keys();
     for (key, block) in &mut report.keys {
         if !block.good {
             continue;
+        }
+        let nothing = block.fields.get(act::BEFORE).is_some_and(Json::is_null);
+        let mute = || seen.good().any(|coverage| !coverage.mute(key).is_empty());
+        if nothing && !asked.contains(key.as_str()) && !mute() {
+            misspelt(key, block, &left, &asked, seen.any());
         }
         if seen.any() {
             by_rows(key, block, &left, seen, &ended);
         } else {
             by_names(key, block, &left);
         }
+    }
+}
+
+/// Nothing was there to end. Where a responder is asked and no row asks for the key either,
+/// or where another key is spelled almost like it, that one may have been meant.
+fn misspelt(
+    key: &str,
+    block: &mut Block,
+    left: &BTreeMap<String, Stored>,
+    asked: &BTreeSet<&str>,
+    looked: bool,
+) {
+    let known = left.keys().map(String::as_str).chain(asked.iter().copied());
+    let near = nearest(key, known);
+    let meant = hint(near);
+    if looked {
+        block.line(format!(
+            "nothing is stored under {key}, and no row asks for it{meant}"
+        ));
+    } else if near.is_some() {
+        block.line(format!("nothing is stored under {key}{meant}"));
+    }
+    if let Some(near) = near {
+        block.field("meant", near);
     }
 }
 
@@ -89,16 +119,6 @@ fn by_rows(
 }
 
 fn by_names(key: &str, block: &mut Block, left: &BTreeMap<String, Stored>) {
-    let nothing = block
-        .fields
-        .get(act::BEFORE)
-        .is_some_and(serde_json::Value::is_null);
-    if nothing {
-        let near = nearest(key, left.keys().map(String::as_str));
-        if near.is_some() {
-            block.line(format!("nothing is stored under {key}{}", hint(near)));
-        }
-    }
     if !key.contains('/') {
         return;
     }

@@ -23,8 +23,8 @@ pub(super) const MAX_KEPT: usize = 16;
 
 /// Says on standard error what is to be known before a write: keys that no row asks for,
 /// rows that do not ask, and what a store has lost. The write goes on:
-/// a row may be enrolled later.
-pub(super) fn warn(seen: &Coverages, keys: &[String]) {
+/// a row may be enrolled later. With `unasked` it is told of keys that no row asks for, too.
+pub(super) fn warn(seen: &Coverages, keys: &[String], unasked: bool) {
     for (origin, said) in &seen.all {
         match said {
             Ok(coverage) => warn_of_hold(origin, &coverage.store),
@@ -39,7 +39,7 @@ pub(super) fn warn(seen: &Coverages, keys: &[String]) {
         let mute: Vec<String> = seen.good().flat_map(|c| c.mute(key)).collect();
         if !mute.is_empty() {
             complain(&some(&mute, MAX_NAMED));
-        } else if !asked.contains(key.as_str()) {
+        } else if unasked && !asked.contains(key.as_str()) {
             let meant = hint(nearest(key, asked.iter().copied()));
             complain(&format!("no row asks for {key}{meant}"));
         }
