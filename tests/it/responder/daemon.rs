@@ -10,6 +10,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The interval of the rows' checks.
@@ -158,6 +159,38 @@ fn the_daemon_answers_every_value_and_reloads_under_it() {
         }
         site.until("no key", [READY; 4]);
     }
+}
+
+/// The daemon's metrics listener is a `--responder` for whoever waits, and it looks at its own
+/// worker without being told where that is.
+#[test]
+fn a_writer_can_wait_for_the_daemons_rows() {
+    std::thread::scope(|scope| {
+        for version in Version::ALL {
+            scope.spawn(move || {
+                let site = Site::start(version, &[]);
+                site.until("startup", [READY; 4]);
+                let run = |words: &[&str]| {
+                    let url = format!("http://{}", site.agent.metrics_address());
+                    let output = Command::new(env!("CARGO_BIN_EXE_hapticctl"))
+                        .args(words)
+                        .args(["--responder", &url, "--wait", "30s"])
+                        .env_clear()
+                        .env("HAPTIC_KV_DIR", site.store.path())
+                        .output()
+                        .unwrap();
+                    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                    assert_eq!(output.status.code(), Some(0), "{version}: {said}{output:?}");
+                    said
+                };
+                let said = run(&["drain", "canary"]);
+                assert!(said.contains("shown by 4 rows"), "{version}: {said}");
+                assert!(site.states().iter().all(|state| state.0 == "drain"));
+                run(&["ready", "canary"]);
+                site.until("back", [READY; 4]);
+            });
+        }
+    });
 }
 
 /// A daemon that is stopped and started again changes no state, and goes on from the store.

@@ -374,7 +374,7 @@ impl fmt::Display for DirError {
         match self {
             Self::Missing(path) => write!(
                 f,
-                "there is no directory {0}: if a volume belongs there or above it, mount it; only for a new, empty store: mkdir -p {0} && echo {FORMAT} > {0}/{MARK}",
+                "there is no directory {0}: if a volume belongs there or above it, mount it; on a disk of this machine's own the responder makes it with --kv-missing make; by hand, and only for a new, empty store: mkdir -p {0} && echo {FORMAT} > {0}/{MARK}",
                 path.display()
             ),
             Self::Unmarked(path) => write!(
