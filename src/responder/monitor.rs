@@ -3,23 +3,25 @@
 //! `/-/metrics`, `/-/liveness`, `/-/readiness` and `/-/coverage`, on a listener of the
 //! responder's own or beside the daemon's metrics. Nothing here changes anything.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod shown;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::answer::Verdict;
-use super::confirm::{Confirm, SeenRow, View};
+use super::confirm::{Confirm, View};
 use super::copy::{Copy, CopyCell};
 use super::coverage::{Coverage, Heard, RowState, unaddressable, unasked};
-use super::kv::{KvStatus, Names};
+use super::kv::KvStatus;
 use super::limits::WATCHER_LATE;
 use super::metrics::{Metrics, Seen};
 use super::serve::Health;
 use crate::clock::{Clock, UnixNanos};
 use crate::http::{Method, Request, Response, Service, Status};
 use crate::metrics::{self as exposition, By, Gauge, Label as _};
+
+use shown::{Asked, Explained, Haproxy, Invalid, ShownRow, ShownServer, Store, Whole, kept};
 
 /// Every path starts like this.
 pub const PATHS: &str = "/-/";
@@ -281,153 +283,6 @@ fn decoded(text: &str) -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// What `/-/coverage` shows.
-#[derive(Debug, Serialize)]
-struct Whole {
-    store: Store,
-    /// Absent without a socket to ask.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    haproxy: Option<Haproxy>,
-    states: BTreeMap<&'static str, usize>,
-    rows: Vec<ShownRow>,
-    unasked: Vec<String>,
-    unaddressable: Vec<String>,
-    evicted: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Store {
-    synced: bool,
-    last_read: Option<String>,
-    age_seconds: Option<f64>,
-    hold: Option<&'static str>,
-    trouble: Option<String>,
-    keys: usize,
-    invalid: Vec<Invalid>,
-    /// The key without which no reply is believed, if one is named.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    marker: Option<String>,
-    /// What is answered although the store does not say so: only in a hold.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    kept: Vec<Kept>,
-    unreadable: Files,
-    ignored: Files,
-}
-
-/// Names of files: how many, and the first ones.
-#[derive(Debug, Serialize)]
-struct Files {
-    count: usize,
-    named: Vec<String>,
-}
-
-impl From<Names> for Files {
-    fn from(names: Names) -> Self {
-        Self {
-            count: names.count,
-            named: names.named,
-        }
-    }
-}
-
-/// An override that is in force because of a hold.
-#[derive(Debug, Serialize)]
-struct Kept {
-    key: String,
-    value: String,
-}
-
-/// What is in force of a copy in a hold: what the store lost, or all of it where that is not
-/// known key by key.
-fn kept(copy: &Copy, lost: &BTreeSet<Box<str>>, wall: UnixNanos) -> Vec<Kept> {
-    let held = copy
-        .iter()
-        .filter(|(key, _)| lost.is_empty() || lost.contains(*key));
-    let valued = held.filter_map(|(key, entry)| Some((key, entry.value_at(wall)?)));
-    let kept = valued.map(|(key, value)| Kept {
-        key: key.to_owned(),
-        value: value.to_string(),
-    });
-    kept.collect()
-}
-
-#[derive(Debug, Serialize)]
-struct Invalid {
-    key: String,
-    why: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Haproxy {
-    looked_at: Option<String>,
-    trouble: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownRow {
-    row: String,
-    /// Absent without a view of HAProxy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
-    #[serde(flatten)]
-    asked: Option<Asked>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decided_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    haproxy: Option<ShownServer>,
-}
-
-/// What a row asked and was told.
-#[derive(Debug, Serialize)]
-struct Asked {
-    request: Vec<String>,
-    answer: String,
-    first_asked: String,
-    last_asked: String,
-    interval_seconds: Option<f64>,
-    count: u64,
-}
-
-/// What HAProxy says of a row.
-#[derive(Debug, Serialize)]
-struct ShownServer {
-    status: String,
-    admin: u32,
-    weight: u32,
-    base_weight: u32,
-    agent: String,
-    agent_status: String,
-    agent_words: String,
-}
-
-impl From<&SeenRow> for ShownServer {
-    fn from(row: &SeenRow) -> Self {
-        Self {
-            status: row.status.clone(),
-            admin: row.admin,
-            weight: row.weight,
-            base_weight: row.base_weight,
-            agent: row.agent.clone(),
-            agent_status: row.agent_status.clone(),
-            agent_words: row.agent_words.clone(),
-        }
-    }
-}
-
-/// What `/-/coverage?key=` shows.
-#[derive(Debug, Serialize)]
-struct Explained {
-    key: String,
-    in_store: bool,
-    value: Option<String>,
-    invalid: Option<String>,
-    until: Option<String>,
-    summary: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    haproxy: Option<ShownServer>,
-    asked_by: Vec<ShownRow>,
 }
 
 /// The rows that ask and those that HAProxy has, by name.
