@@ -234,6 +234,7 @@ impl Tx {
         let fresh = RuntimeInventory {
             generation: self.inventory.generation,
             maps: lists.maps,
+            acl_files: lists.acl_files,
             certs: lists.certs,
             ca_files: lists.ca_files,
             crl_files: lists.crl_files,

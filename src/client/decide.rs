@@ -7,6 +7,7 @@
 mod judge;
 mod maps;
 mod meaning;
+pub(crate) mod mentions;
 pub(crate) mod names;
 mod phases;
 pub(crate) mod record;
@@ -15,6 +16,7 @@ mod tls;
 pub use judge::Why;
 pub use record::{PLAN_SCHEMA_VERSION, pushed_by};
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -138,6 +140,7 @@ pub fn decide(set: &FileSet, state: &State) -> Decision {
                 differing: differences.iter().map(|one| one.path.as_str()).collect(),
                 phases: Phases::default(),
                 covered: BTreeSet::new(),
+                mentions: OnceCell::new(),
             };
             found = judge.all(&differences);
             ops = judge.phases.into_ops();

@@ -38,6 +38,10 @@ pub struct RuntimeInventory {
     pub generation: u64,
     /// Map files.
     pub maps: Vec<String>,
+    /// Files whose lines are an ACL's patterns, which no op changes. Empty from agents
+    /// that do not list them.
+    #[serde(default)]
+    pub acl_files: Vec<String>,
     /// Certificates.
     pub certs: Vec<String>,
     /// CA files.

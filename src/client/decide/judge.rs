@@ -1,10 +1,12 @@
 //! Each changed file by itself: what it needs, and why.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::meaning::means;
+use super::mentions::{Mentions, can_be_found};
 use super::names::{COMPANIONS, Use, alias, companion_of, near, uses};
 use super::phases::Phases;
 use super::record::{Record, skeleton};
@@ -162,6 +164,8 @@ pub(super) struct Judge<'a> {
     pub(super) phases: Phases,
     /// New certificates that a line of a crt-list brings in.
     pub(super) covered: BTreeSet<String>,
+    /// Read once something that a command could change has changed.
+    pub(super) mentions: OnceCell<Mentions>,
 }
 
 impl Judge<'_> {
@@ -233,6 +237,9 @@ impl Judge<'_> {
                 format!("{}, so no runtime command can name it", fault.words),
             );
         }
+        if let Some(text) = self.otherwise(path, one) {
+            return Found::reload(Why::SeveralUses, text);
+        }
         let fits = matches!(
             (one, entry.kind),
             (Use::Map, FileKind::Map)
@@ -271,12 +278,38 @@ impl Judge<'_> {
                 None => self.certificate(entry),
             },
             Use::Ca => self.authority(entry),
+            Use::Acl => Found::reload(
+                Why::OnlyAtStart,
+                "it holds patterns of an ACL, which HAProxy reads only when it starts",
+            ),
             Use::Crl => Found::reload(
                 Why::Crl,
                 "it is a revocation list, which is not changed at runtime",
             ),
             Use::CrtList => self.crt_list(entry, difference.held),
         }
+    }
+
+    /// Another use of the file, by the text of the set, which no command would reach.
+    fn otherwise(&self, path: &str, one: Use) -> Option<String> {
+        match one {
+            Use::Map | Use::Cert | Use::Ca | Use::CrtList => {}
+            // Reloaded anyway, for a reason of their own.
+            Use::Acl | Use::Crl => return None,
+        }
+        if !can_be_found(path) {
+            return Some(
+                "its name holds characters by which it cannot be told whether the configuration uses it for something else too".to_owned(),
+            );
+        }
+        let mentions = self.mentions.get_or_init(|| Mentions::of(self.set));
+        let other = mentions.other_use(path, one, self.set)?;
+        Some(format!(
+            "line {} of {} uses it, or may use it, for something else than a {}, and that changes only when HAProxy starts",
+            other.line,
+            other.file,
+            one.word()
+        ))
     }
 
     /// A companion in the set, or one that is gone from it.

@@ -32,6 +32,8 @@ fn site() -> Files {
         ("maps/blocked.acl", "10.0.0.1\n".to_owned()),
         ("maps/alias.map", "x y\n".to_owned()),
         ("twice.pem", pem(3)),
+        ("maps/both.map", "a one\n".to_owned()),
+        ("lists/known.acl", "10.0.0.1\n".to_owned()),
     ]
     .into_iter()
     .map(|(path, text)| (path.to_owned(), text.into_bytes()))
@@ -45,8 +47,10 @@ fn inventory() -> RuntimeInventory {
         maps: names(&[
             "/etc/haproxy/maps/alias.map",
             "maps/big.map",
+            "maps/both.map",
             "maps/host.map",
         ]),
+        acl_files: names(&["lists/known.acl", "maps/both.map"]),
         certs: names(&["certs/a.pem", "certs/pair.pem", "twice.pem"]),
         ca_files: names(&["ca/clients.pem", "twice.pem"]),
         crl_files: names(&["ca/gone.crl"]),

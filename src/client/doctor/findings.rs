@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Severity};
 use crate::client::backends::BACKENDS_FILE;
 use crate::client::backends::ops::{Context, compose};
+use crate::client::decide::mentions::Mentions;
 use crate::client::decide::names::{Use, companion_of, near, uses};
 use crate::client::fileset::{Entry, FileSet};
 use crate::format::{HaproxyVersion, field, payload, pem};
@@ -26,8 +27,10 @@ impl Findings {
             found: Vec::new(),
             counts: BTreeMap::new(),
         };
+        let mentions = Mentions::of(set);
         for entry in set.files() {
             this.name(&entry, set, state);
+            this.otherwise(&entry, set, state, &mentions);
         }
         this.missing(set, state);
         this.skipped(set);
@@ -124,7 +127,7 @@ impl Findings {
                     "write {path} there, with `default-path origin DIRECTORY` in the global section{}",
                     match one {
                         Use::Cert | Use::Ca | Use::Crl => " and without crt-base and ca-base",
-                        Use::Map | Use::CrtList => "",
+                        Use::Map | Use::Acl | Use::CrtList => "",
                     }
                 ),
             );
@@ -138,6 +141,59 @@ impl Findings {
                 format!("the running HAProxy has no {wanted} of this name, so a change of it takes a reload"),
                 "remove it if nothing uses it; if the configuration uses it, write its name there as it is here",
             );
+        }
+    }
+
+    /// Whether something else was made of what a command could change.
+    fn otherwise(
+        &mut self,
+        entry: &Entry<'_>,
+        set: &FileSet,
+        state: &State,
+        mentions: &Mentions,
+    ) {
+        let path = entry.path.as_str();
+        let at = (Some(entry.path), None);
+        match uses(path, &state.runtime_inventory).as_slice() {
+            [Use::Acl] => self.add(
+                Severity::Note,
+                at,
+                "acl_file",
+                "it holds patterns of an ACL, so a change of it takes a reload",
+                "a map instead of it (`map(FILE) -m found`) changes without one",
+            ),
+            [one @ (Use::Map | Use::Cert | Use::Ca | Use::CrtList)] => {
+                let Some(other) = mentions.other_use(path, *one, set) else {
+                    return;
+                };
+                self.add(
+                    Severity::Note,
+                    at,
+                    "used_otherwise",
+                    format!(
+                        "line {} of {} uses it, or may use it, for something else than a {}, so a change of it takes a reload",
+                        other.line,
+                        other.file,
+                        one.word()
+                    ),
+                    "give that use a copy of its own under another name",
+                );
+            }
+            several => {
+                if let [one, other, ..] = several {
+                    self.add(
+                        Severity::Note,
+                        at,
+                        "used_otherwise",
+                        format!(
+                            "the running HAProxy has it as {} and as {}, so a change of it takes a reload",
+                            one.word(),
+                            other.word()
+                        ),
+                        "give one of them a copy of its own under another name",
+                    );
+                }
+            }
         }
     }
 

@@ -91,6 +91,7 @@ fn of_content(path: &str, text: &str) -> Vec<String> {
         maps: all(&[FileKind::Map]),
         certs: all(&[FileKind::Cert]),
         ca_files: Vec::new(),
+        acl_files: Vec::new(),
         crl_files: Vec::new(),
         crt_lists: all(&[FileKind::Crtlist]),
     };
@@ -241,6 +242,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
         ]),
         certs: names(&["/etc/haproxy/certs/based.pem"]),
         ca_files: Vec::new(),
+        acl_files: Vec::new(),
         crl_files: Vec::new(),
         crt_lists: Vec::new(),
     };
@@ -284,6 +286,37 @@ fn names_that_the_running_configuration_spells_otherwise() {
             .iter()
             .any(|text| text.contains("spelling") || text.contains("not_loaded"))
     );
+}
+
+/// Each of them costs a reload that another name would save.
+#[test]
+fn files_that_have_another_use() {
+    let config = "frontend f\n  http-request return file maps/page.map\n  use_backend %[path,map(maps/page.map)]\n";
+    let set = set(&[
+        ("haproxy.cfg", config),
+        ("maps/page.map", "k v\n"),
+        ("maps/plain.map", "k v\n"),
+        ("maps/both.map", "k v\n"),
+        ("lists/a.acl", "k\n"),
+    ]);
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    let inventory = RuntimeInventory {
+        maps: names(&["maps/both.map", "maps/page.map", "maps/plain.map"]),
+        acl_files: names(&["lists/a.acl", "maps/both.map"]),
+        ..RuntimeInventory::default()
+    };
+    let state = state(&set, inventory);
+    assert_eq!(
+        shown(&set, &state),
+        [
+            "note acl_file lists/a.acl",
+            "note used_otherwise maps/both.map",
+            "note used_otherwise maps/page.map",
+        ]
+    );
+    let found = doctor(&set, &state);
+    assert!(found[1].text.contains("as map and as ACL file"), "{found:#?}");
+    assert!(found[2].text.contains("line 2 of haproxy.cfg"), "{found:#?}");
 }
 
 #[test]

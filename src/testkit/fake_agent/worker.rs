@@ -94,6 +94,7 @@ impl Worker {
         let fresh = RuntimeInventory {
             generation: self.shown.generation,
             maps: self.loaded.maps.keys().cloned().collect(),
+            acl_files: Vec::new(),
             certs: names(&self.loaded.certs),
             ca_files: names(&self.loaded.cas),
             crl_files: Vec::new(),

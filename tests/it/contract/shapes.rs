@@ -89,6 +89,7 @@ fn is_inventory(what: &str, value: &Value) {
     let always = [
         ("generation", "uint"),
         ("maps", "strings"),
+        ("acl_files", "strings"),
         ("certs", "strings"),
         ("ca_files", "strings"),
         ("crl_files", "strings"),
