@@ -176,6 +176,7 @@ impl Tx {
                 reload.output = said(&log.words());
                 self.record.worker = Some(worker.identity);
                 self.worker = Some(worker);
+                self.note_answer(agent, None);
                 self.record.deletes.supersede_all("HAProxy was reloaded");
                 self.count_deletes(agent);
                 if let Err(error) = self.refresh_inventory(agent) {
@@ -204,7 +205,7 @@ impl Tx {
             ReloadOutcome::Unconfirmed { what, took, log } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
-                let activation = if Self::haproxy_is_gone(agent) {
+                let activation = if self.haproxy_is_gone(agent) {
                     // Whatever ended it, it will be started again from what is on disk, and
                     // of the two sets only the old one is known to load.
                     let message = format!("{what}; HAProxy itself is gone");
@@ -222,6 +223,8 @@ impl Tx {
             }
             ReloadOutcome::Unreachable { what } => {
                 reload.performed = false;
+                // Often both are gone; the state says so at once.
+                let _ = self.ask_worker(agent);
                 let message = format!("the reload could not be asked for: {what}");
                 (
                     Activation::Unreachable { reload, message },
@@ -240,8 +243,9 @@ impl Tx {
     }
 
     /// Neither master nor worker answers.
-    fn haproxy_is_gone(agent: &Agent) -> bool {
-        agent.haproxy.master().is_err() && agent.haproxy.worker().is_err()
+    fn haproxy_is_gone(&mut self, agent: &Agent) -> bool {
+        let worker = self.ask_worker(agent);
+        worker.is_err() && agent.haproxy.master().is_err()
     }
 
     /// The look that a fuse gets before the current goes through it: some files end more

@@ -34,6 +34,7 @@ fn lenient(api_version: u32, fields: &Map<String, Value>) -> State {
         agent_ops: or_default(fields, "agent_ops"),
         features: or_default(fields, "features"),
         haproxy: or_default(fields, "haproxy"),
+        worker: field(fields, "worker"),
         generation: or_default(fields, "generation"),
         applied_plan_id: or_default(fields, "applied_plan_id"),
         running_plan_id: or_default(fields, "running_plan_id"),

@@ -87,6 +87,7 @@ fn applied(set: &FileSet, version: &str) -> State {
             worker_pid: 7,
             worker_start_time_unix_micros: 7,
         },
+        worker: None,
         generation: 3,
         applied_plan_id: set.plan_id().into(),
         running_plan_id: set.plan_id().into(),

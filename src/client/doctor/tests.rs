@@ -36,6 +36,7 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
             version: "3.0.11".into(),
             ..Haproxy::default()
         },
+        worker: None,
         generation: 1,
         applied_plan_id: "p".into(),
         running_plan_id: "p".into(),

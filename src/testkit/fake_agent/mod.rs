@@ -513,6 +513,19 @@ impl FakeAgent {
         self.shared.ring();
     }
 
+    /// HAProxy's worker does not answer from now on, for that reason, until a reload works
+    /// or it is [there again](FakeAgent::wake_worker). Only the state says so: what a
+    /// reload meets is for [`FakeAgent::next_reload`].
+    pub fn silence_worker(&self, reason: &str) {
+        let reason = Some(reason.to_owned());
+        self.shared.lock().pod.worker.set_answer(reason);
+    }
+
+    /// HAProxy's worker answers again.
+    pub fn wake_worker(&self) {
+        self.shared.lock().pod.worker.set_answer(None);
+    }
+
     /// The knobs as words on a line; `help` lists them. The answer is one line, `ok`, what
     /// was asked for as JSON, or `error: ` and what is wrong.
     pub fn control(&self, line: &str) -> String {

@@ -157,6 +157,7 @@ impl Pod {
             },
             features: Vec::new(),
             haproxy: self.worker.haproxy(),
+            worker: Some(self.worker.answer()),
             generation: self.generation,
             applied_plan_id: self.applied.clone(),
             running_plan_id: self.running.clone(),

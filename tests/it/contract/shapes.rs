@@ -209,6 +209,8 @@ fn is_state(value: &Value) {
         ("pending_deletes", "object"),
     ];
     let sometimes = [
+        // Beyond the contract's list: whether the worker answers, since when, else why not.
+        ("worker", "object"),
         ("applied_plan", "string"),
         ("reload_pending_at", "nanos"),
         ("last_apply", "object"),
@@ -221,6 +223,10 @@ fn is_state(value: &Value) {
     assert_eq!(value["agent_ops"].as_array().unwrap().len(), 24);
     is_token("applied_token", &value["applied_token"]);
     is_haproxy("haproxy", &value["haproxy"]);
+    let worker = [("answers", "bool"), ("since", "nanos")];
+    shape("worker", &value["worker"], &worker, &[("reason", "string")]);
+    let silent = value["worker"]["answers"] == false;
+    assert_eq!(silent, value["worker"].get("reason").is_some(), "{value:#}");
     is_inventory("runtime_inventory", &value["runtime_inventory"]);
     let deletes = [("servers", "strings"), ("backends", "strings")];
     shape("pending_deletes", &value["pending_deletes"], &deletes, &[]);
