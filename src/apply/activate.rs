@@ -7,7 +7,9 @@ use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
-use crate::wire::result::{Failure, Reload, ResultMode, Stage};
+use crate::wire::result::{
+    Failure, HAPROXY_GONE, Reload, ResultMode, Stage, UNREACHABLE,
+};
 
 use super::agent::Agent;
 use super::machine::Event;
@@ -208,7 +210,7 @@ impl Tx {
                 let activation = if self.haproxy_is_gone(agent) {
                     // Whatever ended it, it will be started again from what is on disk, and
                     // of the two sets only the old one is known to load.
-                    let message = format!("{what}; HAProxy itself is gone");
+                    let message = format!("{what}; {HAPROXY_GONE}");
                     Activation::Refused {
                         reload,
                         message,
@@ -225,7 +227,7 @@ impl Tx {
                 reload.performed = false;
                 // Often both are gone; the state says so at once.
                 let _ = self.ask_worker(agent);
-                let message = format!("the reload could not be asked for: {what}");
+                let message = format!("{UNREACHABLE}: {what}");
                 (
                     Activation::Unreachable { reload, message },
                     ReloadResult::Failed,

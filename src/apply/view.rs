@@ -160,6 +160,7 @@ impl Agent {
             worker_ops_plan_id: view.baseline.worker_ops_plan_id.clone(),
             applied_token: view.baseline.applied_token,
             lkg_plan_id: view.baseline.lkg_plan_id.clone(),
+            reserved_paths: self.settings.reserved.names(),
             applied_plan_stored: stored,
             files: view.files.clone(),
             runtime_inventory: view.inventory.clone(),

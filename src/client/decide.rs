@@ -216,6 +216,16 @@ fn blockers(state: &State, settled: bool) -> Vec<(Why, String)> {
         ));
         return found;
     }
+    if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
+        found.push((
+            Why::NoAnswer,
+            format!(
+                "HAProxy has not answered since {}: {}",
+                silent.since,
+                silent.reason.as_deref().unwrap_or("its socket is silent")
+            ),
+        ));
+    }
     if let Some(degraded) = &state.degraded {
         found.push((
             Why::Degraded,

@@ -73,6 +73,8 @@ pub enum Refused {
     Undeclared(ManifestPath),
     /// Two parts for one path.
     Twice(ManifestPath),
+    /// A file with a name that the agent keeps for itself.
+    Reserved(ManifestPath),
 }
 
 /// How much of an error's body is kept.
@@ -201,6 +203,10 @@ impl fmt::Display for Refused {
                 write!(f, "{path} is to be sent, but the manifest does not list it")
             }
             Self::Twice(path) => write!(f, "{path} is to be sent twice"),
+            Self::Reserved(path) => write!(
+                f,
+                "{path} is a name that the agent keeps for itself, one of its sockets"
+            ),
         }
     }
 }
@@ -217,7 +223,8 @@ impl std::error::Error for Error {
                 | Refused::PlanBytes(_)
                 | Refused::BodyBytes(_)
                 | Refused::Undeclared(_)
-                | Refused::Twice(_),
+                | Refused::Twice(_)
+                | Refused::Reserved(_),
             )
             | Self::Conflict(_)
             | Self::Missing(_)

@@ -41,6 +41,7 @@ fn lenient(api_version: u32, fields: &Map<String, Value>) -> State {
         worker_ops_plan_id: or_default(fields, "worker_ops_plan_id"),
         applied_token: or_default(fields, "applied_token"),
         lkg_plan_id: or_default(fields, "lkg_plan_id"),
+        reserved_paths: or_default(fields, "reserved_paths"),
         applied_plan_stored: or_default(fields, "applied_plan_stored"),
         files: or_default(fields, "files"),
         runtime_inventory: or_default::<RuntimeInventory>(fields, "runtime_inventory"),

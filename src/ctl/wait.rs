@@ -27,9 +27,9 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
         match client.state(StateRead::default()) {
             Ok(state) => match still(&state, deletes) {
                 Still::Waiting if !late => {}
-                Still::Waiting | Still::Stuck => return state::block(&state),
+                Still::Waiting | Still::Stuck => return state::block(&told(client, state)),
                 Still::Done => {
-                    let mut block = state::block(&state);
+                    let mut block = state::block(&told(client, state));
                     block.lines.clear();
                     block.line(format!("waited {}", when::span(begun.elapsed())));
                     return block;
@@ -45,6 +45,24 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     }
 }
 
+/// The same state with the plan beside it, which says who pushed; as it is where it has
+/// moved on meanwhile.
+fn told(client: &Client, state: State) -> State {
+    let read = StateRead {
+        plan: true,
+        ..StateRead::default()
+    };
+    match client.state(read) {
+        Ok(again) => State {
+            applied_plan: again
+                .applied_plan
+                .filter(|_| again.applied_plan_id == state.applied_plan_id),
+            ..state
+        },
+        Err(_) => state,
+    }
+}
+
 enum Still {
     Waiting,
     /// Waiting longer changes nothing.
@@ -56,7 +74,8 @@ fn still(state: &State, deletes: bool) -> Still {
     let pending = &state.pending_deletes;
     let removing = !(pending.servers.is_empty() && pending.backends.is_empty());
     match Standing::of(state) {
-        Standing::Pending => Still::Waiting,
+        // It may be on its way back.
+        Standing::Down | Standing::Pending => Still::Waiting,
         Standing::Good | Standing::Empty if removing && deletes => Still::Waiting,
         Standing::Good | Standing::Empty => Still::Done,
         // A reload that is due may mend it.

@@ -115,6 +115,10 @@ pub struct State {
     pub applied_token: Token,
     /// What a rollback goes back to.
     pub lkg_plan_id: String,
+    /// Names below the base directory that the agent keeps for itself; empty from agents
+    /// that do not tell.
+    #[serde(default)]
+    pub reserved_paths: Vec<String>,
     /// Whether the applied plan's blob is here.
     pub applied_plan_stored: bool,
     /// The files the agent owns.

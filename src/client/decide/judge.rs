@@ -28,6 +28,8 @@ pub enum Why {
     UnknownBaseline,
     /// Its worker is not known to run what is applied.
     UnknownWorker,
+    /// The worker did not answer its agent.
+    NoAnswer,
     /// Something went wrong, and a reload is what ends that.
     Degraded,
     /// The agent speaks another version of the contract.

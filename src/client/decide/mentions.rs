@@ -76,6 +76,11 @@ pub(crate) struct Mention {
 }
 
 impl Mention {
+    /// Nothing but a variable, which may be any file.
+    fn is_bare(&self) -> bool {
+        self.name.chars().all(|c| c == VARIABLE)
+    }
+
     fn is_behind(&self, words: &[&str]) -> bool {
         match &self.stands {
             Stands::After(word) => words.contains(&word.as_str()),
@@ -132,7 +137,7 @@ impl Mentions {
                 .copied()
                 .filter(|path| {
                     let mut named = mentions.naming(path, set).chain(mentions.around(path));
-                    named.next().is_some()
+                    named.any(|mention| !mention.is_bare())
                 })
                 .collect();
             next = named.iter().filter_map(|path| unread.remove(path)).collect();

@@ -9,7 +9,7 @@ use crate::client::fileset::FileSetOptions;
 use crate::http::basic::base64;
 use crate::wire::digest::{ContentHash, Digest};
 use crate::wire::manifest::Token;
-use crate::wire::state::{Degraded, Haproxy, PendingDeletes, RuntimeInventory};
+use crate::wire::state::{Degraded, Haproxy, PendingDeletes, RuntimeInventory, WorkerAnswer};
 
 const CERT: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nKKKK\n-----END EC PRIVATE KEY-----\n";
@@ -94,6 +94,7 @@ fn applied(set: &FileSet, version: &str) -> State {
         worker_ops_plan_id: set.plan_id().into(),
         applied_token: Token::default(),
         lkg_plan_id: set.plan_id().into(),
+        reserved_paths: Vec::new(),
         applied_plan_stored: true,
         files: files.collect(),
         runtime_inventory: inventory(),
@@ -260,6 +261,18 @@ fn a_state_that_is_no_baseline_is_a_full_reload() {
             },
             Why::Degraded,
             "since T something is wrong that a reload ends: disk full",
+            true,
+        ),
+        (
+            |s| {
+                s.worker = Some(WorkerAnswer {
+                    answers: false,
+                    since: "T".into(),
+                    reason: Some("connection refused".into()),
+                });
+            },
+            Why::NoAnswer,
+            "HAProxy has not answered since T: connection refused",
             true,
         ),
         (

@@ -32,6 +32,7 @@ impl Findings {
             this.name(&entry, set, state);
             this.otherwise(&entry, set, state, &mentions);
         }
+        this.silent(state);
         this.missing(set, state);
         this.skipped(set);
         this.version(set, state);
@@ -209,6 +210,19 @@ impl Findings {
                     "leave certificates out of the chain that clients have anyway, such as the root",
                 );
             }
+        }
+    }
+
+    fn silent(&mut self, state: &State) {
+        if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
+            let reason = silent.reason.as_deref().unwrap_or("its socket is silent");
+            self.add(
+                Severity::Error,
+                (None, None),
+                "no_answer",
+                format!("HAProxy has not answered since {}: {reason}", silent.since),
+                "start it, as a master (-W) with the sockets that the agent was told",
+            );
         }
     }
 

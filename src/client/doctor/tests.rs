@@ -43,6 +43,7 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
         worker_ops_plan_id: "p".into(),
         applied_token: Token::default(),
         lkg_plan_id: "p".into(),
+        reserved_paths: Vec::new(),
         applied_plan_stored: false,
         files: files.collect(),
         runtime_inventory: inventory,

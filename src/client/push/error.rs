@@ -32,19 +32,25 @@ pub enum PushError {
     Stale {
         /// Ours.
         epoch: u64,
+        /// The least that would pass, where the agent tells.
+        highest_epoch: Option<u64>,
         /// What is applied.
         applied_plan_id: String,
-        /// By whom; its epoch may be lower than the one that was met.
+        /// By which push; its epoch may be lower than the one that was met.
         applied_token: Token,
+        /// By whom, if they said.
+        by: Option<String>,
     },
     /// The agent refused the set, or HAProxy did, and the last known good one serves.
-    /// Mend what [`ApplyResult::error`] names, then push again.
+    /// What to do depends on the sort of it, see [`Refusal`](super::Refusal).
     Nack(Box<ApplyResult>),
     /// The set was written and its reload has been due, but the worker does not run
-    /// it: read the state.
+    /// it, or does not answer: read the state.
     NotRunning {
         /// What the worker runs.
         running_plan_id: String,
+        /// HAProxy does not answer the agent.
+        silent: bool,
         /// Why, as far as the agent says.
         reason: Option<String>,
     },
@@ -53,6 +59,8 @@ pub enum PushError {
     StillPending {
         /// RFC 3339.
         due: String,
+        /// Why it cannot be asked for, where the agent has tried.
+        reason: Option<String>,
     },
     /// Every round met another obstacle. Push again once it is quiet.
     NoEnd,
@@ -108,7 +116,7 @@ impl fmt::Display for PushError {
                 }
                 match applied_plan_id.as_str() {
                     "" => write!(f, "what is applied now is not known")?,
-                    id => write!(f, "plan {id} is applied now")?,
+                    id => write!(f, "plan {} is applied now", short(id))?,
                 }
                 write!(
                     f,
@@ -118,13 +126,34 @@ impl fmt::Display for PushError {
             }
             Self::Stale {
                 epoch,
+                highest_epoch,
                 applied_plan_id,
                 applied_token,
-            } => write!(
-                f,
-                "a newer leader has spoken to this agent: epoch {epoch} is too low; plan {applied_plan_id:?} of epoch {} is applied",
-                applied_token.leader_epoch
-            ),
+                by,
+            } => {
+                write!(
+                    f,
+                    "a newer leader has spoken to this agent: epoch {epoch} is too low"
+                )?;
+                if let Some(highest) = highest_epoch {
+                    write!(f, ", {highest} was the highest")?;
+                }
+                match applied_plan_id.as_str() {
+                    "" => write!(f, "; what is applied is not known"),
+                    id => {
+                        write!(
+                            f,
+                            "; plan {} of epoch {} is applied",
+                            short(id),
+                            applied_token.leader_epoch
+                        )?;
+                        match by {
+                            Some(by) => write!(f, ", pushed by {by}"),
+                            None => Ok(()),
+                        }
+                    }
+                }
+            }
             Self::Nack(result) => {
                 // HAProxy's words are several lines and come last.
                 let remembered = match is_remembered(result) {
@@ -145,6 +174,7 @@ impl fmt::Display for PushError {
             }
             Self::NotRunning {
                 running_plan_id,
+                silent: _,
                 reason,
             } => {
                 match running_plan_id.as_str() {
@@ -159,10 +189,16 @@ impl fmt::Display for PushError {
                     None => Ok(()),
                 }
             }
-            Self::StillPending { due } => write!(
-                f,
-                "the set is on disk, and its reload, due at {due}, has not run yet"
-            ),
+            Self::StillPending { due, reason } => {
+                write!(
+                    f,
+                    "the set is on disk, and its reload, due at {due}, has not run yet"
+                )?;
+                match reason {
+                    Some(reason) => write!(f, ": {reason}"),
+                    None => Ok(()),
+                }
+            }
             Self::NoEnd => write!(f, "every round met another obstacle"),
         }
     }
@@ -179,6 +215,15 @@ impl std::error::Error for PushError {
             | Self::StillPending { .. }
             | Self::NoEnd => None,
         }
+    }
+}
+
+/// As much of a plan id as tells it from others: ours are digests.
+fn short(id: &str) -> &str {
+    let digest = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match digest {
+        true => id.get(..12).unwrap_or(id),
+        false => id,
     }
 }
 

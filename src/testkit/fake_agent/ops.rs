@@ -130,7 +130,8 @@ impl Batch<'_> {
             OpKind::WaitBeRemovable => {
                 self.since((3, 4), &op.kind)?;
                 backend(op)?;
-                number("timeout_ms", op.timeout_ms, 1, 30_000)
+                op.timeout_ms
+                    .map_or(Ok(()), |time| number("timeout_ms", Some(time), 1, 30_000))
             }
             OpKind::ServerAdd => self.server_add(op),
             OpKind::ServerEnable => {
@@ -160,7 +161,8 @@ impl Batch<'_> {
             }
             OpKind::WaitSrvRemovable => {
                 server(op)?;
-                number("timeout_ms", op.timeout_ms, 1, 30_000)
+                op.timeout_ms
+                    .map_or(Ok(()), |time| number("timeout_ms", Some(time), 1, 30_000))
             }
             OpKind::ServerDel => {
                 let id = server(op)?;

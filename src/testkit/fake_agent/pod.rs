@@ -164,6 +164,7 @@ impl Pod {
             worker_ops_plan_id: self.worker_ops.clone(),
             applied_token: self.token,
             lkg_plan_id: self.lkg.clone(),
+            reserved_paths: Vec::new(),
             applied_plan_stored: blob.is_some(),
             files: self.files(),
             runtime_inventory: self.worker.inventory(),
@@ -246,6 +247,7 @@ impl Pod {
             running_plan_id: self.running.clone(),
             worker_ops_plan_id: self.worker_ops.clone(),
             lkg_plan_id: self.lkg.clone(),
+            highest_epoch: Some(self.epoch),
         }
     }
 

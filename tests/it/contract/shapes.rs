@@ -203,6 +203,7 @@ fn is_state(value: &Value) {
         ("worker_ops_plan_id", "string"),
         ("applied_token", "object"),
         ("lkg_plan_id", "string"),
+        ("reserved_paths", "strings"),
         ("applied_plan_stored", "bool"),
         ("files", "object"),
         ("runtime_inventory", "object"),
