@@ -286,7 +286,7 @@ fn a_haproxy_that_is_gone_is_told_from_one_that_refuses() {
         .says("next: is HAProxy running");
     ctl(url, &["state"])
         .ends(1)
-        .says("DEGRADED")
+        .says("DOWN")
         .says("next: is HAProxy running");
     let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
     pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);
