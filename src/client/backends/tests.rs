@@ -151,7 +151,7 @@ fn every_rule_of_the_file_is_told() {
         ),
         (
             json!({"version": 1, "profiles": {"q": {}}, "backends": {"b": {"profile": "p"}}}),
-            "no profile \"p\" in backends.json (known: q)",
+            "no profile \"p\" in backends.json (there are q)",
         ),
         (
             json!({"version": 1, "profiles": {"p": {}}, "backends": {"b": {"profile": "p"}}}),

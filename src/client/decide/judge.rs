@@ -339,6 +339,15 @@ impl Judge<'_> {
             return Found::op("the certificate can be added at runtime");
         }
         if let Some((one, name)) = near(path, &self.state.runtime_inventory) {
+            if name.starts_with("virt@") {
+                return Found::reload(
+                    Why::NotInInventory,
+                    format!(
+                        "the running HAProxy has the {} {name}, which is in memory alone; if it reads this file it is as something else",
+                        one.word()
+                    ),
+                );
+            }
             return Found::reload(
                 Why::NotInInventory,
                 format!(

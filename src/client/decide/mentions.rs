@@ -78,7 +78,7 @@ pub(crate) struct Mention {
 impl Mention {
     /// Nothing but a variable, which may be any file.
     fn is_bare(&self) -> bool {
-        self.name.chars().all(|c| c == VARIABLE)
+        self.name.chars().all(|c| c == VARIABLE || c == '/')
     }
 
     fn is_behind(&self, words: &[&str]) -> bool {
@@ -277,7 +277,7 @@ fn may_become(mention: &Mention, path: &str) -> bool {
         (_, _) => return false,
     };
     let begins = last(head);
-    if tail.is_empty() && begins.is_empty() {
+    if mention.is_bare() {
         return match &mention.stands {
             Stands::After(word) => FILE_WORDS.contains(&word.as_str()),
             Stands::In(_) | Stands::Row => true,
@@ -285,8 +285,11 @@ fn may_become(mention: &Mention, path: &str) -> bool {
         };
     }
     let rooted = format!("/{path}");
+    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     match tail.is_empty() {
-        true => last(path).starts_with(begins),
+        // A directory and any name in it, or the beginning of a name.
+        true if begins.is_empty() => may_be(head, parent),
+        true => name.starts_with(begins),
         false => rooted.ends_with(tail) || tail.ends_with(&rooted),
     }
 }

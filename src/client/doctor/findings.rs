@@ -116,6 +116,19 @@ impl Findings {
             return;
         }
         if let Some((one, name)) = near(path, &state.runtime_inventory) {
+            if name.starts_with("virt@") {
+                self.add(
+                    Severity::Warning,
+                    at,
+                    "other_spelling",
+                    format!(
+                        "the running configuration has the {} {name}, which is in memory alone and reads no file",
+                        one.word()
+                    ),
+                    format!("write {path} there to have the file read, or remove the file"),
+                );
+                return;
+            }
             self.add(
                 Severity::Warning,
                 at,

@@ -229,6 +229,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
         ("maps/abs.map", "k v\n"),
         ("maps/odd name.map", "k v\n"),
         ("maps/unused.map", "k v\n"),
+        ("maps/memory.map", "k v\n"),
         ("maps/new.map", "k v\n"),
         ("certs/based.pem", &format!("{CERT}{KEY}")),
         ("maps/good.map~", "k v\n"),
@@ -241,6 +242,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
             "maps/good.map",
             "maps/odd name.map",
             "maps/gone.map",
+            "virt@maps/memory.map",
         ]),
         certs: names(&["/etc/haproxy/certs/based.pem"]),
         ca_files: Vec::new(),
@@ -264,6 +266,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
             "warning other_spelling maps/abs.map",
             "warning missing maps/gone.map",
             "warning left_over maps/good.map~",
+            "warning other_spelling maps/memory.map",
             "note name_for_no_command maps/odd name.map",
             "note not_loaded maps/unused.map",
         ]
