@@ -16,7 +16,6 @@ mod tls;
 pub use judge::Why;
 pub use record::{PLAN_SCHEMA_VERSION, pushed_by};
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -140,7 +139,6 @@ pub fn decide(set: &FileSet, state: &State) -> Decision {
                 differing: differences.iter().map(|one| one.path.as_str()).collect(),
                 phases: Phases::default(),
                 covered: BTreeSet::new(),
-                mentions: OnceCell::new(),
             };
             found = judge.all(&differences);
             ops = judge.phases.into_ops();

@@ -1,12 +1,11 @@
 //! Each changed file by itself: what it needs, and why.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use super::meaning::means;
-use super::mentions::{Mentions, can_be_found};
+use super::mentions::can_be_found;
 use super::names::{COMPANIONS, Use, alias, companion_of, near, uses};
 use super::phases::Phases;
 use super::record::{Record, skeleton};
@@ -166,8 +165,6 @@ pub(super) struct Judge<'a> {
     pub(super) phases: Phases,
     /// New certificates that a line of a crt-list brings in.
     pub(super) covered: BTreeSet<String>,
-    /// Read once something that a command could change has changed.
-    pub(super) mentions: OnceCell<Mentions>,
 }
 
 impl Judge<'_> {
@@ -304,8 +301,7 @@ impl Judge<'_> {
                 "its name holds characters by which it cannot be told whether the configuration uses it for something else too".to_owned(),
             );
         }
-        let mentions = self.mentions.get_or_init(|| Mentions::of(self.set));
-        let other = mentions.other_use(path, one, self.set)?;
+        let other = self.set.mentions().other_use(path, one, self.set)?;
         Some(format!(
             "line {} of {} uses it, or may use it, for something else than a {}, and that changes only when HAProxy starts",
             other.line,

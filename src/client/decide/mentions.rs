@@ -102,7 +102,7 @@ enum Stands {
 }
 
 /// All of them, by the last component.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Mentions {
     by_name: HashMap<String, Vec<Mention>>,
     /// With a variable in it.

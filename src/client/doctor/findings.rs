@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Severity};
 use crate::client::backends::BACKENDS_FILE;
 use crate::client::backends::ops::{Context, compose};
-use crate::client::decide::mentions::Mentions;
 use crate::client::decide::names::{Use, companion_of, near, uses};
 use crate::client::fileset::{Entry, FileSet};
 use crate::format::{HaproxyVersion, field, payload, pem};
@@ -27,10 +26,9 @@ impl Findings {
             found: Vec::new(),
             counts: BTreeMap::new(),
         };
-        let mentions = Mentions::of(set);
         for entry in set.files() {
             this.name(&entry, set, state);
-            this.otherwise(&entry, set, state, &mentions);
+            this.otherwise(&entry, set, state);
         }
         this.silent(state);
         this.missing(set, state);
@@ -164,7 +162,6 @@ impl Findings {
         entry: &Entry<'_>,
         set: &FileSet,
         state: &State,
-        mentions: &Mentions,
     ) {
         let path = entry.path.as_str();
         let at = (Some(entry.path), None);
@@ -177,7 +174,7 @@ impl Findings {
                 "a map instead of it (`map(FILE) -m found`) changes without one",
             ),
             [one @ (Use::Map | Use::Cert | Use::Ca | Use::CrtList)] => {
-                let Some(other) = mentions.other_use(path, *one, set) else {
+                let Some(other) = set.mentions().other_use(path, *one, set) else {
                     return;
                 };
                 self.add(
