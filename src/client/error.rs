@@ -135,15 +135,17 @@ impl fmt::Display for Error {
                 ConflictReason::PrevMismatch => write!(
                     f,
                     "somebody else has pushed: plan {:?} is applied now, by epoch {} and sequence {}",
-                    conflict.applied_plan_id,
+                    short(&conflict.applied_plan_id),
                     conflict.applied_token.leader_epoch,
                     conflict.applied_token.render_seq
                 ),
-                ConflictReason::StaleEpoch => write!(
-                    f,
-                    "a newer leader has spoken: epoch {} or above is needed",
-                    conflict.applied_token.leader_epoch
-                ),
+                ConflictReason::StaleEpoch => match conflict.highest_epoch {
+                    Some(highest) => write!(
+                        f,
+                        "a newer leader has spoken: epoch {highest} or above is needed"
+                    ),
+                    None => write!(f, "a newer leader has spoken, with a higher epoch"),
+                },
                 ConflictReason::UnknownBaseline => write!(
                     f,
                     "the agent does not know what it holds; it needs the full set and a reload"
@@ -151,7 +153,7 @@ impl fmt::Display for Error {
                 ConflictReason::WorkerOpsMismatch => write!(
                     f,
                     "the worker holds plan {:?}, not the one that the commands were made for",
-                    conflict.worker_ops_plan_id
+                    short(&conflict.worker_ops_plan_id)
                 ),
             },
             Self::Missing(paths) => {
@@ -208,6 +210,15 @@ impl fmt::Display for Refused {
                 "{path} is a name that the agent keeps for itself, one of its sockets"
             ),
         }
+    }
+}
+
+/// As much of a plan id as tells it from others: ours are digests.
+pub(super) fn short(id: &str) -> &str {
+    let digest = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match digest {
+        true => id.get(..12).unwrap_or(id),
+        false => id,
     }
 }
 

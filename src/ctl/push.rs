@@ -102,7 +102,7 @@ fn done(pushed: &Pushed) -> Block {
                 failure.stage.as_str(),
                 failure.message
             ));
-            block.next = Some("push again: that sends everything and reloads".into());
+            block.next = Some("push again, which reloads".into());
         }
     }
     block

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::state::{self, Standing};
 use super::view::{Block, Report};
 use super::{labels, plan, when};
-use crate::client::{Client, Fleet, StateRead};
+use crate::client::{Client, Error, Fleet, StateRead};
 use crate::http::client::{Error as HttpError, after};
 use crate::wire::state::State;
 
@@ -24,7 +24,7 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let mut pause = FIRST_LOOK;
     loop {
         let late = Instant::now() >= until;
-        match client.state(StateRead::default()) {
+        match client.state(StateRead::default()).and_then(|state| sure(client, state, deletes)) {
             Ok(state) => match still(&state, deletes) {
                 Still::Waiting if !late => {}
                 Still::Waiting | Still::Stuck => return state::block(&told(client, state)),
@@ -42,6 +42,19 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
             return plan::unasked(&HttpError::Cancelled.into());
         }
         pause = (pause * 2).min(LONGEST_LOOK);
+    }
+}
+
+/// The state, after a look at disk and worker where it would be the last: it may be some
+/// seconds old, and HAProxy restarted since.
+fn sure(client: &Client, state: State, deletes: bool) -> Result<State, Error> {
+    let look = StateRead {
+        verify: true,
+        ..StateRead::default()
+    };
+    match still(&state, deletes) {
+        Still::Done => client.state(look),
+        Still::Waiting | Still::Stuck => Ok(state),
     }
 }
 

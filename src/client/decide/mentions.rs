@@ -12,7 +12,7 @@
 //! crt-list is named. What is not understood counts as a use, which costs a reload. Not
 //! seen are files outside of the set and names that a script puts together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::names::{Use, plain};
 use crate::client::fileset::{Entry, FileSet};
@@ -117,30 +117,31 @@ impl Mentions {
         let names: HashSet<&str> = set.files().map(|entry| last(entry.path.as_str())).collect();
         let mut mentions = Self::default();
         let mut unread: BTreeMap<&str, Entry<'_>> = BTreeMap::new();
-        let mut next: Vec<Entry<'_>> = Vec::new();
+        let mut next: Vec<(Entry<'_>, bool)> = Vec::new();
         for entry in set.files() {
             match entry.kind {
                 FileKind::Map | FileKind::Cert | FileKind::Ca => {}
-                FileKind::Config => next.push(entry),
-                FileKind::General | FileKind::Crtlist if is_read_anyway(&entry) => next.push(entry),
+                FileKind::Config => next.push((entry, false)),
+                FileKind::General if is_read_anyway(&entry) => next.push((entry, false)),
                 FileKind::General | FileKind::Crtlist => {
                     unread.insert(entry.path.as_str(), entry);
                 }
             }
         }
         while !next.is_empty() {
-            for entry in &next {
-                mentions.read(entry, &names);
+            for (entry, rows) in &next {
+                mentions.read(entry, *rows, &names);
             }
-            let named: BTreeSet<&str> = unread
-                .keys()
-                .copied()
-                .filter(|path| {
-                    let mut named = mentions.naming(path, set).chain(mentions.around(path));
-                    named.any(|mention| !mention.is_bare())
-                })
-                .collect();
-            next = named.iter().filter_map(|path| unread.remove(path)).collect();
+            next.clear();
+            unread.retain(|path, entry| {
+                let named = mentions.naming(path, set).chain(mentions.around(path));
+                let named: Vec<&Mention> = named.filter(|mention| !mention.is_bare()).collect();
+                if !named.is_empty() {
+                    let rows = named.iter().any(|mention| mention.is_behind(&["crt-list"]));
+                    next.push((*entry, rows || entry.kind == FileKind::Crtlist));
+                }
+                named.is_empty()
+            });
         }
         mentions
     }
@@ -176,9 +177,9 @@ impl Mentions {
         directories.filter(move |mention| may_be(&mention.name, parent))
     }
 
-    fn read(&mut self, entry: &Entry<'_>, names: &HashSet<&str>) {
+    /// `rows`: of a crt-list.
+    fn read(&mut self, entry: &Entry<'_>, rows: bool, names: &HashSet<&str>) {
         let text = String::from_utf8_lossy(entry.content);
-        let rows = entry.kind == FileKind::Crtlist;
         let configuration = rows || is_configuration(entry);
         for (line, text) in (1..).zip(text.lines()) {
             let words = match configuration {

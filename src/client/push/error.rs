@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::client::Error;
+use crate::client::error::short;
 use crate::client::decide::pushed_by;
 use crate::wire::manifest::Token;
 use crate::wire::result::{ApplyResult, ConflictReason};
@@ -182,7 +183,7 @@ impl fmt::Display for PushError {
                         f,
                         "the set is on disk, but what the worker runs is not known"
                     )?,
-                    id => write!(f, "the set is on disk, but the worker runs plan {id}")?,
+                    id => write!(f, "the set is on disk, but the worker runs plan {}", short(id))?,
                 }
                 match reason {
                     Some(reason) => write!(f, ": {reason}"),
@@ -215,15 +216,6 @@ impl std::error::Error for PushError {
             | Self::StillPending { .. }
             | Self::NoEnd => None,
         }
-    }
-}
-
-/// As much of a plan id as tells it from others: ours are digests.
-fn short(id: &str) -> &str {
-    let digest = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match digest {
-        true => id.get(..12).unwrap_or(id),
-        false => id,
     }
 }
 

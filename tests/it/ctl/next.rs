@@ -60,6 +60,8 @@ fn a_haproxy_that_died_is_told_by_every_verb_and_waited_for() {
         let (mut pod, site) = Pod::pushed(version, &[("--reload-timeout", "4s")]);
         let url = &pod.url();
         pod.haproxy.kill();
+        // Before the agent has noticed by itself.
+        ctl(url, &["wait", "--timeout", "1s"]).ends(1).says("DOWN");
         wait::until("the agent notices", Duration::from_secs(30), || {
             (pod.standing() == "down").then_some(())
         });
@@ -81,7 +83,6 @@ fn a_haproxy_that_died_is_told_by_every_verb_and_waited_for() {
         ctl(url, &["plan", site.path()])
             .ends(0)
             .says("reload: HAProxy has not answered since");
-        ctl(url, &["wait", "--timeout", "1s"]).ends(1).says("DOWN");
         pod.start_haproxy();
         ctl(url, &["wait", "--timeout", "60s"]).ends(0).says("good: plan");
         pod.is_well(&site, &pod.push(&site));

@@ -143,6 +143,12 @@ fn files_are_read_from_where_they_are_named() {
     let chained = ("pages/hosts.txt", "pages/more.txt\n");
     let found = used(returns, &[chained, names_it]);
     assert_eq!(found.as_deref(), Some("pages/more.txt:2"));
+    // A crt-list by its use, whatever it is called.
+    let list = [("list.txt", "# x\ncerts/a.pem [ca-file ca/c.pem] a.x\n")];
+    let set = set("frontend f\n  bind :443 ssl crt-list list.txt\n", &list);
+    for (path, one) in [("certs/a.pem", Use::Cert), ("ca/c.pem", Use::Ca)] {
+        assert_eq!(Mentions::of(&set).other_use(path, one, &set), None, "{path}");
+    }
     let script = |text| [("x.lua", text)];
     assert_eq!(used("", &script("m = Map.new(\"maps/host.map\", Map._str)\n")), None);
     let found = used("", &script("\nf = io.open('maps/host.map')\n"));
