@@ -7,7 +7,7 @@ use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
-use crate::wire::result::{Failure, Reload, ResultMode, Stage};
+use crate::wire::result::{Failure, HAPROXY_GONE, Reload, ResultMode, Stage, UNREACHABLE};
 
 use super::agent::Agent;
 use super::machine::Event;
@@ -176,6 +176,7 @@ impl Tx {
                 reload.output = said(&log.words());
                 self.record.worker = Some(worker.identity);
                 self.worker = Some(worker);
+                self.note_answer(agent, None);
                 self.record.deletes.supersede_all("HAProxy was reloaded");
                 self.count_deletes(agent);
                 if let Err(error) = self.refresh_inventory(agent) {
@@ -204,10 +205,10 @@ impl Tx {
             ReloadOutcome::Unconfirmed { what, took, log } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
-                let activation = if Self::haproxy_is_gone(agent) {
+                let activation = if self.haproxy_is_gone(agent) {
                     // Whatever ended it, it will be started again from what is on disk, and
                     // of the two sets only the old one is known to load.
-                    let message = format!("{what}; HAProxy itself is gone");
+                    let message = format!("{what}; {HAPROXY_GONE}");
                     Activation::Refused {
                         reload,
                         message,
@@ -222,7 +223,9 @@ impl Tx {
             }
             ReloadOutcome::Unreachable { what } => {
                 reload.performed = false;
-                let message = format!("the reload could not be asked for: {what}");
+                // Often both are gone; the state says so at once.
+                let _ = self.ask_worker(agent);
+                let message = format!("{UNREACHABLE}: {what}");
                 (
                     Activation::Unreachable { reload, message },
                     ReloadResult::Failed,
@@ -240,8 +243,9 @@ impl Tx {
     }
 
     /// Neither master nor worker answers.
-    fn haproxy_is_gone(agent: &Agent) -> bool {
-        agent.haproxy.master().is_err() && agent.haproxy.worker().is_err()
+    fn haproxy_is_gone(&mut self, agent: &Agent) -> bool {
+        let worker = self.ask_worker(agent);
+        worker.is_err() && agent.haproxy.master().is_err()
     }
 
     /// The look that a fuse gets before the current goes through it: some files end more

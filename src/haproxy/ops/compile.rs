@@ -445,11 +445,12 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn wait(&mut self, at: usize, timeout_ms: u64, what: &str) -> Result<(), Fault> {
+    fn wait(&mut self, at: usize, timeout_ms: Option<u64>, what: &str) -> Result<(), Fault> {
         if self.plan.absorbed.contains(&at) {
             return Ok(());
         }
         let ms = timeout_ms
+            .unwrap_or(MAX_INLINE_WAIT_MS)
             .min(MAX_INLINE_WAIT_MS)
             .min(self.wait_left_ms)
             .max(1);
