@@ -14,11 +14,13 @@ use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, OpResult, ResultMode, Stage};
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
 
 use super::agent::Agent;
 use super::machine::Event;
 use super::plan::ReloadWhy;
+use super::record::Commands;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -27,6 +29,32 @@ use super::upload::Answer;
 struct Managed<'a> {
     agent: &'a Agent,
     tx: &'a Tx,
+    /// The disk let one of them not be read: no fault of the op that names it.
+    unreadable: Cell<bool>,
+}
+
+impl<'a> Managed<'a> {
+    fn of(agent: &'a Agent, tx: &'a Tx) -> Self {
+        Self {
+            agent,
+            tx,
+            unreadable: Cell::new(false),
+        }
+    }
+}
+
+/// A managed file that tells when it cannot be read.
+struct Noting<'a> {
+    file: Box<dyn Read + Send>,
+    unreadable: &'a Cell<bool>,
+}
+
+impl Read for Noting<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file
+            .read(buffer)
+            .inspect_err(|_| self.unreadable.set(true))
+    }
 }
 
 impl Content for Managed<'_> {
@@ -36,8 +64,14 @@ impl Content for Managed<'_> {
             return Err(format!("{path} is not among the files of the set"));
         }
         match self.agent.store.fs().open(path.as_str()) {
-            Ok(file) => Ok(file),
-            Err(error) => Err(format!("{path} cannot be read: {error}")),
+            Ok(file) => Ok(Box::new(Noting {
+                file,
+                unreadable: &self.unreadable,
+            })),
+            Err(error) => {
+                self.unreadable.set(true);
+                Err(format!("{path} cannot be read: {error}"))
+            }
         }
     }
 }
@@ -49,8 +83,8 @@ impl Tx {
         let (report, touched) = match self.batch(agent, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
-                // A full queue is the controller's doing, not a batch that cannot be.
-                if fault.outcome != Outcome::QueueFull {
+                // A full queue, or a disk that fails, is not a batch that cannot be.
+                if !matches!(fault.outcome, Outcome::QueueFull | Outcome::NotRun) {
                     self.violated(agent, Invariant::OpsExecutable, &fault.to_string());
                 }
                 job.report.op_results = not_sent(&job.manifest.ops, &fault);
@@ -64,7 +98,16 @@ impl Tx {
             Ended::Complete { worker } => {
                 let identity = worker.identity;
                 self.worker = Some(worker);
-                let noted = self.step(agent, Event::OpsDone, |note| note.worker = Some(identity));
+                let commands = Commands {
+                    worker_ops_plan_id: job.manifest.plan_id.clone(),
+                    deletes: self.record.deletes.clone(),
+                    touched: report.reached_worker,
+                    baseline_gone: false,
+                };
+                let noted = self.step(agent, Event::OpsDone, |note| {
+                    note.worker = Some(identity);
+                    note.commands = Some(commands);
+                });
                 if let Err(error) = noted {
                     // The worker holds the set: a restart that finds no note of it reloads
                     // once more and comes to the same end.
@@ -107,8 +150,12 @@ impl Tx {
                 count_refusals(agent, &report);
                 job.report.op_results = told(&report.results);
                 self.look_for_new_names(agent, &touched);
-                if let (true, Some(pending)) = (report.reached_worker, &mut self.record.pending) {
-                    pending.touched = true;
+                if report.reached_worker {
+                    // Until it is known that all of it is through.
+                    self.record.worker_ops_plan_id.clear();
+                    if let Some(pending) = &mut self.record.pending {
+                        pending.touched = true;
+                    }
                 }
                 match report.ended {
                     Ended::Complete { .. } => None,
@@ -158,7 +205,7 @@ impl Tx {
         if generation != self.record.generation || touched.is_empty() {
             return;
         }
-        let content = Managed { agent, tx: self };
+        let content = Managed::of(agent, self);
         let seen = agent
             .haproxy
             .read_back(expected, &touched, &content, &self.record.deletes);
@@ -242,8 +289,15 @@ impl Tx {
             });
         };
         self.record.deletes.bind(expected);
-        let content = Managed { agent, tx: self };
-        let batch = ops::compile(ops, &worker.version, &content, &self.record.deletes)?;
+        let content = Managed::of(agent, self);
+        let compiled = ops::compile(ops, &worker.version, &content, &self.record.deletes);
+        let unreadable = content.unreadable.get();
+        let batch = compiled.map_err(|mut fault| {
+            if unreadable {
+                fault.outcome = Outcome::NotRun;
+            }
+            fault
+        })?;
         let report = agent
             .haproxy
             .run(&batch, expected, &mut self.record.deletes);
