@@ -146,8 +146,11 @@ impl Tx {
             plan_id = job.manifest.plan_id, writes = plan.writes.len(),
             deletes = plan.deletes.len(), way:?; "planned"
         );
-        let needs_phases =
-            plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly | Way::Runtime);
+        // A command that nothing on disk speaks of could be forgotten.
+        let commands = way == Way::JoinPending && !job.manifest.in_place_ops.is_empty();
+        let needs_phases = plan.changes()
+            || commands
+            || matches!(way, Way::Reload(_) | Way::FileOnly | Way::Runtime);
         if needs_phases {
             let writes: Vec<StagedFile> = plan
                 .writes
@@ -381,6 +384,7 @@ impl Tx {
             plan_id: job.manifest.plan_id.clone(),
             token: job.manifest.token,
             mode: job.manifest.mode,
+            commands: !(job.manifest.ops.is_empty() && job.manifest.in_place_ops.is_empty()),
             plan_schema_version: job.manifest.plan_schema_version,
             tree: install::Intent::new(
                 writes,
