@@ -39,6 +39,7 @@ impl Tx {
     /// The reload that an apply needs: now, or when the pacing window ends.
     pub(super) fn activate(&mut self, mut job: Job<'_>, why: ReloadWhy) -> Answer {
         let agent = job.agent;
+        job.session = None;
         if let Some(due) = self.earliest_reload(agent) {
             return self.schedule(job, due, why);
         }

@@ -26,8 +26,7 @@ impl Tx {
     /// Runs the manifest's ops; the tree is written.
     pub(super) fn runtime(&mut self, mut job: Job<'_>) -> Answer {
         let agent = job.agent;
-        let session = job.session.take();
-        let (report, touched) = match self.batch(agent, session, &job.manifest.ops) {
+        let (report, touched) = match self.batch(agent, &mut job.session, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
                 // A full queue, no worker yet or a disk that fails says nothing about the batch.
@@ -91,7 +90,7 @@ impl Tx {
         if job.manifest.in_place_ops.is_empty() {
             return;
         }
-        let failure = match self.batch(agent, None, &job.manifest.in_place_ops) {
+        let failure = match self.batch(agent, &mut None, &job.manifest.in_place_ops) {
             Err(fault) => {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
@@ -173,7 +172,7 @@ impl Tx {
     fn batch(
         &mut self,
         agent: &Agent,
-        session: Option<OpenSession>,
+        session: &mut Option<OpenSession>,
         ops: &[Op],
     ) -> Result<(BatchReport, Touched), NotExecutable> {
         let Some((worker, expected)) = self.worker.clone().zip(self.record.worker) else {

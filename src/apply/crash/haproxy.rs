@@ -202,7 +202,7 @@ impl Haproxy for ModelHaproxy {
     fn run(
         &self,
         batch: &Batch,
-        _: Option<OpenSession>,
+        _: &mut Option<OpenSession>,
         expected: Identity,
         queue: &mut Queue,
     ) -> BatchReport {
