@@ -10,6 +10,7 @@
 
 mod deletes;
 mod early;
+mod faults;
 mod in_place;
 mod invalid;
 mod kinds;
