@@ -19,5 +19,6 @@ mod modelled;
 mod random;
 mod refusals;
 mod rig;
+mod traffic;
 mod workers;
 mod world;
