@@ -9,6 +9,7 @@
 )]
 
 mod deletes;
+mod differences;
 mod early;
 mod faults;
 mod in_place;

@@ -10,6 +10,7 @@ use haptic_agent::testkit::fake_haproxy::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 pub(super) const MAP: &str = "maps/path.map";
 pub(super) const CERT: &str = "certs/site.pem";
@@ -24,6 +25,7 @@ pub(super) struct Site {
     pub(super) haproxy: FakeHaproxy,
     pub(super) version: Version,
     pub(super) files: BTreeMap<&'static str, Vec<u8>>,
+    pub(super) base: PathBuf,
     seq: u64,
     _dir: tempfile::TempDir,
 }
@@ -86,6 +88,7 @@ impl Site {
             haproxy,
             version,
             files,
+            base,
             seq: 0,
             _dir: dir,
         };
