@@ -75,6 +75,7 @@ impl Baseline {
             running_plan_id: self.running_plan_id.clone(),
             worker_ops_plan_id: self.worker_ops_plan_id.clone(),
             lkg_plan_id: self.lkg_plan_id.clone(),
+            highest_epoch: Some(self.highest_epoch),
         })
     }
 }

@@ -6,52 +6,35 @@
 //! which op failed with HAProxy's words. The agent never composes a command of its own
 //! beyond what an op says.
 
-use crate::haproxy::batch::{BatchReport, Ended, OpOutcome};
-use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
-use crate::haproxy::readback::Verdict;
+use crate::haproxy::batch::{BatchReport, Ended, OpOutcome, OpenSession};
+use crate::haproxy::ops::{self, NotExecutable, Outcome, Touched};
 use crate::metrics::Invariant;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, OpResult, ResultMode, Stage};
 
-use std::io::Read;
-
 use super::agent::Agent;
+use super::content::Managed;
 use super::machine::Event;
 use super::plan::ReloadWhy;
+use super::record::Commands;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
-
-/// The managed files on disk, for ops that send content.
-struct Managed<'a> {
-    agent: &'a Agent,
-    tx: &'a Tx,
-}
-
-impl Content for Managed<'_> {
-    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
-        let path = ManifestPath::parse(path).map_err(|error| error.to_string())?;
-        if !self.tx.record.owned.contains_key(&path) {
-            return Err(format!("{path} is not among the files of the set"));
-        }
-        match self.agent.store.fs().open(path.as_str()) {
-            Ok(file) => Ok(file),
-            Err(error) => Err(format!("{path} cannot be read: {error}")),
-        }
-    }
-}
 
 impl Tx {
     /// Runs the manifest's ops; the tree is written.
     pub(super) fn runtime(&mut self, mut job: Job<'_>) -> Answer {
         let agent = job.agent;
-        let (report, touched) = match self.batch(agent, &job.manifest.ops) {
+        let session = job.session.take();
+        let (report, touched) = match self.batch(agent, session, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
-                // A full queue, or no worker yet, says nothing about the batch.
-                let about_ops =
-                    !matches!(fault.outcome, Outcome::QueueFull | Outcome::WorkerChanged);
+                // A full queue, no worker yet or a disk that fails says nothing about the batch.
+                let about_ops = !matches!(
+                    fault.outcome,
+                    Outcome::QueueFull | Outcome::WorkerChanged | Outcome::NotRun
+                );
                 if about_ops {
                     self.violated(agent, Invariant::OpsExecutable, &fault.to_string());
                 }
@@ -66,7 +49,16 @@ impl Tx {
             Ended::Complete { worker } => {
                 let identity = worker.identity;
                 self.worker = Some(worker);
-                let noted = self.step(agent, Event::OpsDone, |note| note.worker = Some(identity));
+                let commands = Commands {
+                    worker_ops_plan_id: job.manifest.plan_id.clone(),
+                    deletes: self.record.deletes.clone(),
+                    touched: report.reached_worker,
+                    baseline_gone: false,
+                };
+                let noted = self.step(agent, Event::OpsDone, |note| {
+                    note.worker = Some(identity);
+                    note.commands = Some(commands);
+                });
                 if let Err(error) = noted {
                     // The worker holds the set: a restart that finds no note of it reloads
                     // once more and comes to the same end.
@@ -75,7 +67,6 @@ impl Tx {
                 self.look_for_new_names(agent, &touched);
                 let answer = self.commit(job, ResultMode::Runtime);
                 self.readback = Some((self.record.generation, touched));
-                agent.ring();
                 answer
             }
             Ended::Refused { .. } => {
@@ -100,7 +91,7 @@ impl Tx {
         if job.manifest.in_place_ops.is_empty() {
             return;
         }
-        let failure = match self.batch(agent, &job.manifest.in_place_ops) {
+        let failure = match self.batch(agent, None, &job.manifest.in_place_ops) {
             Err(fault) => {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
@@ -109,8 +100,12 @@ impl Tx {
                 count_refusals(agent, &report);
                 job.report.op_results = told(&report.results);
                 self.look_for_new_names(agent, &touched);
-                if let (true, Some(pending)) = (report.reached_worker, &mut self.record.pending) {
-                    pending.touched = true;
+                if report.reached_worker {
+                    // Until it is known that all of it is through.
+                    self.record.worker_ops_plan_id.clear();
+                    if let Some(pending) = &mut self.record.pending {
+                        pending.touched = true;
+                    }
                 }
                 match report.ended {
                     Ended::Complete { .. } => None,
@@ -148,62 +143,6 @@ impl Tx {
         }
     }
 
-    /// Looks at what the latest batch touched. A worker that is out of step with its
-    /// files is counted and reloaded, as soon as the pacing allows.
-    pub(super) fn read_back(&mut self, agent: &Agent) {
-        let Some((generation, touched)) = self.readback.take() else {
-            return;
-        };
-        let Some(expected) = self.record.worker else {
-            return;
-        };
-        if generation != self.record.generation || touched.is_empty() {
-            return;
-        }
-        let content = Managed { agent, tx: self };
-        let seen = agent
-            .haproxy
-            .read_back(expected, &touched, &content, &self.record.deletes);
-        let seen = match seen {
-            Ok(seen) => seen,
-            Err(void) => {
-                log::debug!(reason = void.why; "no look at the worker after the batch");
-                return;
-            }
-        };
-        log::debug!(objects = seen.len(); "looked at what the batch changed");
-        let mut differs = false;
-        for (object, verdict) in seen {
-            match verdict {
-                Verdict::Agrees => {}
-                Verdict::Differs { what } => {
-                    differs = true;
-                    agent.metrics.map_divergence.inc();
-                    log::error!(object:%, what; "the worker is out of step with the files");
-                }
-                Verdict::Unverified { why } => {
-                    log::warn!(object:%, reason = why; "what the worker holds could not be compared");
-                }
-            }
-        }
-        if differs {
-            self.record.worker_ops_plan_id.clear();
-            self.repair(agent);
-        }
-    }
-
-    /// A reload of the applied set, when the pacing allows it.
-    fn repair(&mut self, agent: &Agent) {
-        if self.record.pending.is_none() {
-            let due = self
-                .earliest_reload(agent)
-                .unwrap_or_else(|| agent.clock.wall().0);
-            let plan_id = self.record.applied_plan_id.clone();
-            self.put_off(agent, plan_id, due, true);
-        }
-        self.save_quietly(agent);
-    }
-
     /// One pass over the deletes that wait. Nothing else talks to the worker meanwhile.
     pub(super) fn delete_some(&mut self, agent: &Agent) {
         let before = self.record.deletes.pending();
@@ -234,6 +173,7 @@ impl Tx {
     fn batch(
         &mut self,
         agent: &Agent,
+        session: Option<OpenSession>,
         ops: &[Op],
     ) -> Result<(BatchReport, Touched), NotExecutable> {
         let Some((worker, expected)) = self.worker.clone().zip(self.record.worker) else {
@@ -245,11 +185,19 @@ impl Tx {
             });
         };
         self.record.deletes.bind(expected);
-        let content = Managed { agent, tx: self };
-        let batch = ops::compile(ops, &worker.version, &content, &self.record.deletes)?;
+        let owned = |path: &ManifestPath| self.record.owned.contains_key(path);
+        let content = Managed::new(agent, &owned);
+        let compiled = ops::compile(ops, &worker.version, &content, &self.record.deletes);
+        let unreadable = content.was_unreadable();
+        let batch = compiled.map_err(|mut fault| {
+            if unreadable {
+                fault.outcome = Outcome::NotRun;
+            }
+            fault
+        })?;
         let report = agent
             .haproxy
-            .run(&batch, expected, &mut self.record.deletes);
+            .run(&batch, session, expected, &mut self.record.deletes);
         self.expect_deletes(agent);
         Ok((report, batch.touched().clone()))
     }

@@ -8,14 +8,24 @@ pub const MAX_LINE_BYTES: usize = 1024;
 /// Keys of one request.
 pub const MAX_KEYS: usize = 16;
 
-/// From the accept to the end of the request line. HAProxy sends it at once; who sends
-/// nothing holds a thread for that long.
+/// How long the kernel holds back a connection that has sent nothing, so that a thread is
+/// woken once, with the request there, and who says nothing holds none. In seconds, the
+/// least that the kernel knows.
+pub const DEFER_SECONDS: u8 = 1;
+
+/// From the accept to the end of the request line. HAProxy sends it at once; who stops
+/// in the middle holds a thread for that long.
 pub const READ_TIME: Duration = Duration::from_millis(200);
 
 /// How long a request that has begun, and has no line end yet, may pause before the pause
 /// ends it. A server added at runtime cannot be given a line end, and HAProxy sends a
 /// request in one piece, so this only has to be longer than one piece takes.
 pub const QUIET_TIME: Duration = Duration::from_millis(20);
+
+/// The longest request that a pause may end: no network cuts one of this size in two, so
+/// what came in one piece is whole. A cut one would name other keys, and be answered for
+/// them.
+pub const MAX_UNENDED_BYTES: usize = 512;
 
 /// How long the peer may take to close after the reply, so that no TIME_WAIT stays here.
 pub const CLOSE_TIME: Duration = Duration::from_millis(100);
@@ -59,6 +69,17 @@ pub const ROWS_OUT: usize = 256;
 
 /// Transitions that wait to be logged; more are counted, not logged.
 pub const MAX_WAITING_TRANSITIONS: usize = 4096;
+
+/// Keys of the store, unless `--kv-max-keys` says otherwise: 17 times the rows of a large
+/// fleet. A store with more is not applied, so that a runaway writer cannot fill the memory.
+pub const MAX_KV_KEYS: usize = 16_384;
+
+/// What `--kv-max-keys` takes at most.
+pub const MOST_KV_KEYS: usize = 1_000_000;
+
+/// Bytes of Consul's reply for each key of that limit: twice what a key of 400 bytes has
+/// in it, so 16 MiB for 16 384 keys.
+pub const REPLY_BYTES_A_KEY: usize = 1024;
 
 /// How often HAProxy is asked what became of the answers.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(10);

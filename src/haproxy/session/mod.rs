@@ -11,15 +11,18 @@
 //! over. A session that was opened before a reload stays with the old worker: look at
 //! [`Session::info`] and at a new connection before believing its answers.
 
+mod error;
+mod exchange;
+
+pub use error::SessionError;
+use exchange::Run;
+
 use super::command::Command;
-use super::identity::{InfoError, WorkerInfo};
-use super::reply::{OutOfStep, Reply, Splitter};
+use super::identity::WorkerInfo;
+use super::reply::{Reply, Splitter};
 use super::socket::{Connection, SocketError, WriteError};
 use super::wait::Deadline;
 use super::worker::WorkerSocket;
-use std::collections::VecDeque;
-use std::error::Error;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -29,6 +32,13 @@ pub const WINDOW_BYTES: usize = 8192;
 /// session broke.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// The question who answers.
+pub const INFO: &str = "show info float";
+/// What makes a connection a session.
+const GREETING: [&str; 2] = ["prompt\n", "set severity-output number\n"];
+/// The same, and the question who answers.
+const GREETING_AND_INFO: [&str; 3] = [GREETING[0], GREETING[1], "show info float\n"];
+
 /// An open session. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Session {
@@ -36,6 +46,27 @@ pub struct Session {
     splitter: Splitter,
     buffer: Vec<u8>,
     over: bool,
+}
+
+/// A session that was asked for; nothing of it has been read.
+#[derive(Debug)]
+pub struct Opening {
+    session: Session,
+}
+
+impl Opening {
+    /// Reads the answers: the session, and the worker at its other end. That worker stays
+    /// the same for as long as the session lives.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; no command has been sent.
+    pub fn finish(mut self, deadline: Deadline) -> Result<(Session, WorkerInfo), SessionError> {
+        let replies = self.session.greeted(&GREETING_AND_INFO, deadline)?;
+        let info = replies.first().map_or(&[][..], Reply::body);
+        let info = WorkerInfo::parse(info).map_err(SessionError::Info)?;
+        Ok((self.session, info))
+    }
 }
 
 /// What became of one command.
@@ -65,6 +96,28 @@ impl Session {
     ///
     /// [`SessionError`]; no command has been sent.
     pub fn open(worker: &WorkerSocket, deadline: Deadline) -> Result<Self, SessionError> {
+        let mut session = Self::greet(worker, &GREETING, deadline)?;
+        session.greeted(&GREETING, deadline)?;
+        Ok(session)
+    }
+
+    /// Connects, switches as [`open`](Self::open) does and asks who answers, in one
+    /// write. The answers are read by [`Opening::finish`], so that other work can be done
+    /// while HAProxy wakes up.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; no command has been sent.
+    pub fn begin(worker: &WorkerSocket, deadline: Deadline) -> Result<Opening, SessionError> {
+        let session = Self::greet(worker, &GREETING_AND_INFO, deadline)?;
+        Ok(Opening { session })
+    }
+
+    fn greet(
+        worker: &WorkerSocket,
+        lines: &[&str],
+        deadline: Deadline,
+    ) -> Result<Self, SessionError> {
         let connection = Connection::open(worker.path(), deadline).map_err(SessionError::Socket)?;
         let mut session = Self {
             connection,
@@ -72,22 +125,36 @@ impl Session {
             buffer: vec![0; 16 * 1024],
             over: false,
         };
-        session.splitter.expect(false);
-        session.splitter.expect(false);
+        for _ in lines {
+            session.splitter.expect(false);
+        }
         session
             .connection
-            .write(b"prompt\nset severity-output number\n", deadline)
+            .write(lines.concat().as_bytes(), deadline)
             .map_err(|error| SessionError::Socket(error.source))?;
+        Ok(session)
+    }
+
+    /// Reads the answers to a greeting; what is not about the session itself is returned.
+    fn greeted(&mut self, lines: &[&str], deadline: Deadline) -> Result<Vec<Reply>, SessionError> {
         let mut replies = Vec::new();
-        while session.splitter.open() > 0 {
-            session.receive(&mut replies, deadline)?;
+        while replies.len() < lines.len() {
+            self.receive(&mut replies, deadline)?;
+            // What is no session must not be waited for to answer the rest.
+            let switches = replies.iter().take(GREETING.len());
+            if let Some(reply) = switches.clone().find(|reply| !reply.is_silent()) {
+                return Err(SessionError::NoSession {
+                    words: reply.text().chars().take(200).collect(),
+                });
+            }
         }
-        match replies.iter().find(|reply| !reply.is_silent()) {
-            Some(reply) => Err(SessionError::NoSession {
-                words: reply.text().chars().take(200).collect(),
-            }),
-            None => Ok(session),
-        }
+        Ok(replies.split_off(GREETING.len()))
+    }
+
+    /// Whether nothing has come since the last answer, the end of the stream included.
+    /// HAProxy closes a session that is idle for its `stats timeout`.
+    pub fn is_quiet(&mut self) -> bool {
+        !self.over && matches!(self.connection.read_now(&mut self.buffer), Ok(None))
     }
 
     /// Asks on this session who answers. As the last command of a batch it also proves
@@ -97,18 +164,25 @@ impl Session {
     ///
     /// [`SessionError`]; the session is over then.
     pub fn info(&mut self, deadline: Deadline) -> Result<WorkerInfo, SessionError> {
-        let command = Command::line("show info float").map_err(|_| SessionError::Over)?;
+        let command = Command::line(INFO).map_err(|_| SessionError::Over)?;
         let mut exchange = self.exchange(&[command], deadline, &mut |_, _| go_on());
         match (exchange.outcomes.pop(), exchange.broken) {
-            (Some(Outcome::Answered(reply)), None) => {
-                WorkerInfo::parse(reply.body()).map_err(|error| {
-                    self.over = true;
-                    SessionError::Info(error)
-                })
-            }
+            (Some(Outcome::Answered(reply)), None) => self.who(&reply),
             (_, Some(broken)) => Err(broken),
             (Some(Outcome::Unknown | Outcome::NotSent) | None, None) => Err(SessionError::Over),
         }
+    }
+
+    /// What the answer to [`INFO`] says; after one that says nothing the session is over.
+    ///
+    /// # Errors
+    ///
+    /// `Info`.
+    pub fn who(&mut self, reply: &Reply) -> Result<WorkerInfo, SessionError> {
+        WorkerInfo::parse(reply.body()).map_err(|error| {
+            self.over = true;
+            SessionError::Info(error)
+        })
     }
 
     /// Sends the commands in their order and reads their answers. `judge` sees each
@@ -123,23 +197,30 @@ impl Session {
         deadline: Deadline,
         judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
     ) -> Exchange {
-        let mut run = Run {
-            commands,
-            outcomes: vec![Outcome::NotSent; commands.len()],
-            open: VecDeque::new(),
-            next: 0,
-            outstanding: 0,
-            stopped: false,
-            due: None,
-        };
+        self.exchange_and(commands, None, deadline, &mut || (), judge)
+    }
+
+    /// [`exchange`](Self::exchange) with one more command behind the others, in the same
+    /// window if it fits. Its outcome is the last one; it is not sent after a `Break`.
+    /// `meanwhile` is called once, when the first window is on its way.
+    pub fn exchange_and(
+        &mut self,
+        commands: &[Command],
+        last: Option<&Command>,
+        deadline: Deadline,
+        meanwhile: &mut dyn FnMut(),
+        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
+    ) -> Exchange {
+        let commands: Vec<&Command> = commands.iter().chain(last).collect();
+        let mut run = Run::of(commands);
         let broken = if self.over {
             Some(SessionError::Over)
         } else {
-            self.drive(&mut run, deadline, judge).err()
+            self.drive(&mut run, deadline, meanwhile, judge).err()
         };
         self.over = self.over || broken.is_some();
         Exchange {
-            outcomes: run.outcomes,
+            outcomes: run.outcomes(),
             broken,
         }
     }
@@ -148,13 +229,18 @@ impl Session {
         &mut self,
         run: &mut Run<'_>,
         deadline: Deadline,
+        meanwhile: &mut dyn FnMut(),
         judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
     ) -> Result<(), SessionError> {
         let mut replies = Vec::new();
+        let mut meanwhile = Some(meanwhile);
         loop {
             let sent = self.send_window(run, &mut replies, deadline);
+            if let Some(call) = meanwhile.take() {
+                call();
+            }
             let sent = sent.and_then(|()| {
-                if run.open.is_empty() {
+                if !run.waits() {
                     return Ok(());
                 }
                 // What came while sending is looked at first.
@@ -170,7 +256,7 @@ impl Session {
                 return Err(error.with_words(self.splitter.partial()));
             }
             run.settle(&mut replies, judge);
-            if run.open.is_empty() && (run.stopped || run.next >= run.commands.len()) {
+            if run.is_over() {
                 return Ok(());
             }
         }
@@ -183,7 +269,7 @@ impl Session {
         replies: &mut Vec<Reply>,
         deadline: Deadline,
     ) -> Result<(), SessionError> {
-        let first = run.next;
+        let first = run.next();
         let mut batch = Vec::new();
         while let Some(command) = run.fitting(batch.len()) {
             batch.extend_from_slice(command.bytes());
@@ -291,169 +377,6 @@ fn whole_lines(rest: &[u8]) -> &[u8] {
         .rposition(|&b| b == b'\n')
         .or_else(|| rest.iter().position(|&b| b == b'\n'));
     end.and_then(|end| rest.get(..=end)).unwrap_or(rest)
-}
-
-/// The state of one exchange.
-struct Run<'a> {
-    commands: &'a [Command],
-    outcomes: Vec<Outcome>,
-    /// Places of the commands that are sent and not answered, oldest first.
-    open: VecDeque<usize>,
-    /// The first command that is not sent.
-    next: usize,
-    /// Bytes of the open ones.
-    outstanding: usize,
-    stopped: bool,
-    /// The oldest open command and when it must be answered.
-    due: Option<(usize, Deadline)>,
-}
-
-impl<'a> Run<'a> {
-    /// When the oldest open command must be answered. Counted from when it became the
-    /// oldest: bytes that trickle in do not move it.
-    fn due(&mut self, deadline: Deadline) -> Deadline {
-        let oldest = self.open.front().copied();
-        match self.due {
-            Some((at, due)) if Some(at) == oldest => due,
-            Some(_) | None => {
-                let command = oldest.and_then(|at| self.commands.get(at));
-                let due = deadline.within(command.map_or(LAST_WORDS, Command::patience));
-                self.due = oldest.map(|at| (at, due));
-                due
-            }
-        }
-    }
-
-    /// The next command if it may be sent behind `batch` bytes of this write.
-    fn fitting(&self, batch: usize) -> Option<&'a Command> {
-        let command = self.commands.get(self.next).filter(|_| !self.stopped)?;
-        let fits = self.outstanding + command.bytes().len() <= WINDOW_BYTES;
-        let alone = self.open.is_empty() && batch == 0;
-        (fits || alone).then_some(command)
-    }
-
-    fn mark_sent(&mut self) {
-        if let Some(command) = self.commands.get(self.next) {
-            self.outstanding += command.bytes().len();
-            self.open.push_back(self.next);
-            if let Some(outcome) = self.outcomes.get_mut(self.next) {
-                *outcome = Outcome::Unknown;
-            }
-            self.next += 1;
-        }
-    }
-
-    /// Of the commands from `first` on, only `written` bytes went out: those of which
-    /// nothing did are not sent after all. Returns how many.
-    fn take_back(&mut self, first: usize, written: usize) -> usize {
-        let mut start = 0;
-        let mut unsent = 0;
-        for (at, command) in self.commands.iter().enumerate().take(self.next).skip(first) {
-            if start >= written {
-                unsent += 1;
-                self.open.pop_back();
-                if let Some(outcome) = self.outcomes.get_mut(at) {
-                    *outcome = Outcome::NotSent;
-                }
-            }
-            start += command.bytes().len();
-        }
-        self.stopped = true;
-        unsent
-    }
-
-    /// Gives the answers to the oldest open commands.
-    fn settle(
-        &mut self,
-        replies: &mut Vec<Reply>,
-        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
-    ) {
-        for reply in replies.drain(..) {
-            let Some(at) = self.open.pop_front() else {
-                return;
-            };
-            if let Some(command) = self.commands.get(at) {
-                self.outstanding = self.outstanding.saturating_sub(command.bytes().len());
-            }
-            self.stopped = judge(at, &reply).is_break() || self.stopped;
-            if let Some(outcome) = self.outcomes.get_mut(at) {
-                *outcome = Outcome::Answered(reply);
-            }
-        }
-    }
-}
-
-/// Why a session is over or was not had.
-#[derive(Debug)]
-pub enum SessionError {
-    /// The connection.
-    Socket(SocketError),
-    /// HAProxy closed it with commands open.
-    Ended {
-        /// What it said last without a prompt, shortened; usually the reason.
-        words: String,
-    },
-    /// Answers and commands do not fit together.
-    OutOfStep(OutOfStep),
-    /// The socket does not do sessions as HAProxy does.
-    NoSession {
-        /// What it answered, shortened.
-        words: String,
-    },
-    /// The worker did not say who it is.
-    Info(InfoError),
-    /// It was over before.
-    Over,
-}
-
-impl SessionError {
-    fn with_words(self, partial: &[u8]) -> Self {
-        match self {
-            Self::Ended { .. } => Self::Ended {
-                words: String::from_utf8_lossy(partial.get(..400).unwrap_or(partial))
-                    .trim()
-                    .to_owned(),
-            },
-            Self::Socket(_)
-            | Self::OutOfStep(_)
-            | Self::NoSession { .. }
-            | Self::Info(_)
-            | Self::Over => self,
-        }
-    }
-}
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Socket(_) => f.write_str("the session with the worker failed"),
-            Self::Ended { words } if words.is_empty() => {
-                f.write_str("HAProxy closed the session before all commands were answered")
-            }
-            Self::Ended { words } => write!(
-                f,
-                "HAProxy closed the session before all commands were answered, and said: {words}"
-            ),
-            Self::OutOfStep(_) => f.write_str("the session with the worker is out of step"),
-            Self::NoSession { words } => write!(
-                f,
-                "the worker's stats socket does not open a session as HAProxy does, it says {words:?}"
-            ),
-            Self::Info(_) => f.write_str("the worker did not say who it is"),
-            Self::Over => f.write_str("the session is over"),
-        }
-    }
-}
-
-impl Error for SessionError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Socket(source) => Some(source),
-            Self::OutOfStep(source) => Some(source),
-            Self::Info(source) => Some(source),
-            Self::Ended { .. } | Self::NoSession { .. } | Self::Over => None,
-        }
-    }
 }
 
 #[cfg(test)]
