@@ -83,7 +83,8 @@ pub struct Manifest {
     /// The token of that.
     #[serde(default, deserialize_with = "object")]
     pub expected_prev_token: Token,
-    /// The worker's plan that `in_place_ops` were composed against.
+    /// The worker's plan that `in_place_ops` were composed against. One that is unknown,
+    /// `""` in the state, is met by none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_worker_ops_plan_id: Option<String>,
     /// The plan that the worker holds once `in_place_ops` ran.

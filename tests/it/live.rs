@@ -9,7 +9,9 @@
 )]
 
 mod deletes;
+mod differences;
 mod early;
+mod faults;
 mod in_place;
 mod invalid;
 mod kinds;
@@ -18,5 +20,6 @@ mod modelled;
 mod random;
 mod refusals;
 mod rig;
+mod traffic;
 mod workers;
 mod world;

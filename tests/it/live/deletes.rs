@@ -139,12 +139,28 @@ fn a_long_request_survives_its_server_within_the_grace() {
         }
         assert!(drain.has("one") && !request.is_finished(), "{version}");
         assert!(is(drain.waiting(), 1.0), "{version}");
+        // One that is stuck costs the others nothing.
+        let many: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
+        let to = drain.live.to(2);
+        let world = &mut drain.live.world;
+        let mut ops = Vec::new();
+        for name in &many {
+            ops.push(world.server_add("b", name, to.clone()));
+            ops.push(world.server_enable("b", name));
+        }
+        ops.extend(many.iter().map(|name| world.server_del("b", name)));
+        drain.runtime(&ops);
+        wait::until("the others are gone", SOON, || {
+            (drain.pending() == (json!(["w/one"]), json!([]))).then_some(())
+        });
+        assert!(is(drain.counted("server", "done"), 40.0), "{version}");
+        assert!(drain.has("one") && !request.is_finished(), "{version}");
         drain.slow.let_go();
         let answer = request.join().unwrap().unwrap();
         assert_eq!((answer.status, &*answer.body), (200, "slow"), "{version}");
         drain.live.agrees("the server is gone");
         assert!(!drain.has("one"), "{version}");
-        for (outcome, count) in [("done", 1.0), ("deferred", 0.0), ("abandoned", 0.0)] {
+        for (outcome, count) in [("done", 41.0), ("deferred", 0.0), ("abandoned", 0.0)] {
             assert!(is(drain.counted("server", outcome), count), "{outcome}");
         }
         assert!(is(drain.waiting(), 0.0), "{version}");

@@ -10,10 +10,14 @@ use haptic_agent::testkit::fake_haproxy::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 pub(super) const MAP: &str = "maps/path.map";
 pub(super) const CERT: &str = "certs/site.pem";
 pub(super) const CA: &str = "ca/clients.pem";
+pub(super) const LIST: &str = "lists/site.list";
+pub(super) const IDLE: &str = "certs/idle.pem";
+const ROWS: &str = "certs/site.pem a.example\ncerts/idle.pem b.example\n";
 
 /// An agent on a modelled HAProxy, with the first set applied.
 pub(super) struct Site {
@@ -21,6 +25,7 @@ pub(super) struct Site {
     pub(super) haproxy: FakeHaproxy,
     pub(super) version: Version,
     pub(super) files: BTreeMap<&'static str, Vec<u8>>,
+    pub(super) base: PathBuf,
     seq: u64,
     _dir: tempfile::TempDir,
 }
@@ -54,29 +59,36 @@ impl Site {
             .defaults("tmpl")
             .map(MAP, "/a one\n")
             .cert(CERT, &pem)
+            .cert(IDLE, &pem)
             .ca(CA, 1)
             .bind(Bind::new().crt(CERT).ca_file(CA))
+            .crt_list(LIST, ROWS)
+            .bind(Bind::new().crt_list(LIST))
             .backend(backend);
+        let loaded = model.clone();
         let mut haproxy = FakeHaproxy::builder(branch(version)).model(model);
         if let Some(release) = release {
             haproxy = haproxy.full_version(release);
         }
         let haproxy = haproxy
-            .on_reload(|running| Ok(running.clone()))
+            .on_reload(move |_| Ok(loaded.clone()))
             .start(&base.join("master.sock"), &base.join("worker.sock"))
             .unwrap();
         let agent = flags(Setup::new(&base)).start();
         let files = BTreeMap::from([
             ("haproxy.cfg", b"# a configuration\n".to_vec()),
             (MAP, b"/a one\n".to_vec()),
-            (CERT, pem.into_bytes()),
+            (CERT, pem.clone().into_bytes()),
+            (IDLE, pem.into_bytes()),
             (CA, certs::first().cert.clone().into_bytes()),
+            (LIST, ROWS.as_bytes().to_vec()),
         ]);
         let mut site = Self {
             agent,
             haproxy,
             version,
             files,
+            base,
             seq: 0,
             _dir: dir,
         };
@@ -90,10 +102,13 @@ impl Site {
         let mut apply = Apply::new(&format!("p{}", self.seq), 1, self.seq).mode(mode);
         for (path, bytes) in &self.files {
             apply = apply.file(path, bytes);
-            if path.starts_with("ca/") {
-                let files = apply.manifest["files"].as_array_mut().unwrap();
-                files.last_mut().unwrap()["kind"] = "ca".into();
-            }
+            let kind = match path.split_once('/') {
+                Some(("ca", _)) => "ca",
+                Some(("lists", _)) => "crtlist",
+                Some(_) | None => continue,
+            };
+            let files = apply.manifest["files"].as_array_mut().unwrap();
+            files.last_mut().unwrap()["kind"] = kind.into();
         }
         apply.on(&state).edit(|manifest| {
             if mode == "auto" {
