@@ -91,6 +91,8 @@ enum Part<'a> {
     Mute(String),
     /// It does not ask at all, and nobody knows for what it would.
     Unknown(&'a str),
+    /// It asked for it, and does not any more; nobody knows why.
+    Gone(&'a str),
     None,
 }
 
@@ -158,7 +160,7 @@ impl Coverage {
         parts
             .filter_map(|part| match part {
                 Part::Mute(why) => Some(why),
-                Part::Asks | Part::Unknown(_) | Part::None => None,
+                Part::Asks | Part::Unknown(_) | Part::Gone(_) | Part::None => None,
             })
             .collect()
     }
@@ -172,6 +174,7 @@ impl Coverage {
                 Part::None => {}
                 Part::Mute(why) => shown.mute.push(why),
                 Part::Unknown(name) => shown.unknown.push(name.to_owned()),
+                Part::Gone(name) => shown.gone.push(name.to_owned()),
                 Part::Asks => row.judge(key, wanted, &mut shown),
             }
         }
@@ -272,6 +275,7 @@ impl RowView {
                 Part::Mute(format!("{key} asks, but not with this key of its own"))
             }
             (None, _) if asked && self.is_live(newest) => Part::Asks,
+            (None, None) if asked => Part::Gone(&self.row),
             (None, _) => Part::None,
         }
     }
