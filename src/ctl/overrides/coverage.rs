@@ -81,6 +81,22 @@ pub(super) struct ServerView {
     agent: String,
     #[serde(default)]
     agent_status: String,
+    #[serde(default)]
+    agent_words: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    base_weight: u32,
+}
+
+impl ServerView {
+    /// What HAProxy says of a row that does something else than it was told.
+    fn why(&self) -> String {
+        match self.agent_words.as_str() {
+            "" => format!(", HAProxy shows {}", self.status),
+            words => format!(", HAProxy shows {} and says: {words}", self.status),
+        }
+    }
 }
 
 /// What a row has to do with a key.
@@ -163,6 +179,20 @@ impl Coverage {
                 Part::Asks | Part::Unknown(_) | Part::Gone(_) | Part::None => None,
             })
             .collect()
+    }
+
+    /// Rows that a share of their weight leaves without any traffic, because it is cut to a
+    /// whole number, each with its weight.
+    pub(super) fn starved(&self, key: &str, percent: u16) -> Vec<String> {
+        let asking = self
+            .live()
+            .filter(|row| row.request.iter().any(|k| k == key));
+        let starved = asking.filter_map(|row| {
+            let base = row.haproxy.as_ref()?.base_weight;
+            let none = percent > 0 && base > 0 && base * u32::from(percent) < 100;
+            none.then(|| format!("{} (weight {base})", row.row))
+        });
+        starved.collect()
     }
 
     /// How far a key has come.
@@ -305,7 +335,9 @@ impl RowView {
             }
             None | Some("following" | "by_group") => {}
             Some(state) => {
-                let text = format!("{row} is answered {answer} and is {state}");
+                let why = self.haproxy.as_ref().filter(|_| state == "diverged");
+                let why = why.map_or(String::new(), ServerView::why);
+                let text = format!("{row} is answered {answer} and is {state}{why}");
                 shown.waiting.push(text);
             }
         }

@@ -46,6 +46,17 @@ pub(super) fn warn(seen: &Coverages, keys: &[String], unasked: bool) {
     }
 }
 
+/// Says on standard error which rows a share of their weight takes out altogether.
+pub(super) fn warn_of_no_weight(seen: &Coverages, key: &str, percent: u16) {
+    let starved: Vec<String> = seen.good().flat_map(|c| c.starved(key, percent)).collect();
+    if !starved.is_empty() {
+        let starved = some(&starved, MAX_NAMED);
+        complain(&format!(
+            "{percent}% is less than 1 of the weight of {starved}, and that is no traffic at all; give server lines a weight of 100"
+        ));
+    }
+}
+
 fn warn_of_hold(origin: &Origin, store: &StoreView) {
     let kept = store.kept();
     if store.hold.as_deref() == Some("index") && !kept.is_empty() {

@@ -147,3 +147,24 @@ fn the_key_that_decides_in_anothers_place_is_found() {
     let found = coverage.others("w/s1", &both, says(&["w/s1", "canary"]));
     assert!(found.is_empty(), "{found:?}");
 }
+
+#[test]
+fn a_share_that_is_cut_to_nothing_is_found() {
+    let with = |base_weight| {
+        let mut row = row(S1, None, "ready", Some("following"));
+        row.haproxy = Some(ServerView {
+            base_weight,
+            ..ServerView::default()
+        });
+        coverage(vec![row])
+    };
+    assert_eq!(with(1).starved("canary", 99), ["w/s1 (weight 1)"]);
+    assert_eq!(with(1).starved("w/s1", 50).len(), 1);
+    for (base, percent) in [(1, 100), (1, 0), (2, 50), (100, 1), (0, 50)] {
+        assert!(
+            with(base).starved("canary", percent).is_empty(),
+            "{base} {percent}"
+        );
+    }
+    assert!(with(1).starved("other", 50).is_empty());
+}
