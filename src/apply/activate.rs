@@ -7,12 +7,13 @@ use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
-use crate::wire::result::{Failure, Reload, ResultMode, Stage};
+use crate::wire::result::{Failure, HAPROXY_GONE, Reload, ResultMode, Stage, UNREACHABLE};
 
 use super::agent::Agent;
 use super::machine::Event;
 use super::outcome::millis;
 use super::plan::ReloadWhy;
+use super::record::Commands;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -128,9 +129,12 @@ impl Tx {
     fn end_scheduled(&mut self, mut job: Job<'_>, due: i128) -> Answer {
         let agent = job.agent;
         if self.phase.is_some() {
-            if let Err(error) =
-                self.step(agent, Event::ReloadScheduled, |note| note.due = Some(due))
-            {
+            let commands = self.commands_of(&job);
+            let noted = self.step(agent, Event::ReloadScheduled, |note| {
+                note.due = Some(due);
+                note.commands = commands;
+            });
+            if let Err(error) = noted {
                 let failure = error.at(Stage::Write);
                 return self.abort(agent, job.report, failure);
             }
@@ -142,6 +146,20 @@ impl Tx {
         let answer = self.commit(job, ResultMode::Scheduled);
         agent.ring();
         answer
+    }
+
+    /// What a restart has to know of the commands of an apply whose reload waits.
+    fn commands_of(&self, job: &Job<'_>) -> Option<Commands> {
+        let none = job.manifest.ops.is_empty() && job.manifest.in_place_ops.is_empty();
+        (!none).then(|| Commands {
+            worker_ops_plan_id: match job.baseline_gone {
+                true => String::new(),
+                false => self.record.worker_ops_plan_id.clone(),
+            },
+            deletes: self.record.deletes.clone(),
+            touched: self.record.pending.as_ref().is_some_and(|p| p.touched),
+            baseline_gone: job.baseline_gone,
+        })
     }
 
     /// Reloads what is on disk, after a look at it. The outcome is counted, the end of the
@@ -176,6 +194,7 @@ impl Tx {
                 reload.output = said(&log.words());
                 self.record.worker = Some(worker.identity);
                 self.worker = Some(worker);
+                self.note_answer(agent, None);
                 self.record.deletes.supersede_all("HAProxy was reloaded");
                 self.count_deletes(agent);
                 if let Err(error) = self.refresh_inventory(agent) {
@@ -204,10 +223,10 @@ impl Tx {
             ReloadOutcome::Unconfirmed { what, took, log } => {
                 reload.took_ms = Some(millis(took));
                 reload.output = said(&log.words());
-                let activation = if Self::haproxy_is_gone(agent) {
+                let activation = if self.haproxy_is_gone(agent) {
                     // Whatever ended it, it will be started again from what is on disk, and
                     // of the two sets only the old one is known to load.
-                    let message = format!("{what}; HAProxy itself is gone");
+                    let message = format!("{what}; {HAPROXY_GONE}");
                     Activation::Refused {
                         reload,
                         message,
@@ -222,7 +241,9 @@ impl Tx {
             }
             ReloadOutcome::Unreachable { what } => {
                 reload.performed = false;
-                let message = format!("the reload could not be asked for: {what}");
+                // Often both are gone; the state says so at once.
+                let _ = self.ask_worker(agent);
+                let message = format!("{UNREACHABLE}: {what}");
                 (
                     Activation::Unreachable { reload, message },
                     ReloadResult::Failed,
@@ -240,8 +261,9 @@ impl Tx {
     }
 
     /// Neither master nor worker answers.
-    fn haproxy_is_gone(agent: &Agent) -> bool {
-        agent.haproxy.master().is_err() && agent.haproxy.worker().is_err()
+    fn haproxy_is_gone(&mut self, agent: &Agent) -> bool {
+        let worker = self.ask_worker(agent);
+        worker.is_err() && agent.haproxy.master().is_err()
     }
 
     /// The look that a fuse gets before the current goes through it: some files end more

@@ -15,7 +15,7 @@ use crate::store::tree::Tree;
 use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, Stage};
-use crate::wire::state::{Haproxy, RuntimeInventory};
+use crate::wire::state::{Haproxy, RuntimeInventory, WorkerAnswer};
 
 use super::agent::Agent;
 use super::machine::{self, Event, IllegalStep, Phase};
@@ -47,8 +47,8 @@ pub(super) struct Tx {
     pub(super) retired: Vec<crate::store::journal::Journal>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<Instant>,
-    /// The worker did not answer when it was last asked.
-    pub(super) worker_silent: bool,
+    /// Whether the worker answered when it was last asked; `None` before the first time.
+    pub(super) answering: Option<WorkerAnswer>,
     /// When the last look at every owned file began.
     pub(super) verified: Option<Instant>,
     /// What the batch of that generation touched, to be looked at once it is answered.
@@ -178,15 +178,35 @@ impl Tx {
         }
     }
 
-    /// Tells once when the worker stops answering, and once when it answers again.
-    fn note_answer(&mut self, agent: &Agent, error: Option<&str>) {
-        agent.metrics.haproxy_up.set(u64::from(error.is_none()));
-        match (error, self.worker_silent) {
+    /// Asks the worker's socket and takes note of whether it answers; who answers is for
+    /// the caller to judge.
+    pub(super) fn ask_worker(&mut self, agent: &Agent) -> Result<WorkerInfo, String> {
+        let seen = agent.haproxy.worker();
+        self.note_answer(agent, seen.as_ref().err().map(String::as_str));
+        seen
+    }
+
+    /// For the state and the metrics; in the log it is told once when the worker stops
+    /// answering, and once when it answers again.
+    pub(super) fn note_answer(&mut self, agent: &Agent, error: Option<&str>) {
+        let answers = error.is_none();
+        agent.metrics.haproxy_up.set(u64::from(answers));
+        let before = self.answering.take();
+        let was_silent = before.as_ref().is_some_and(|before| !before.answers);
+        match (error, was_silent) {
             (Some(error), false) => log::error!(error; "HAProxy's worker does not answer"),
             (None, true) => log::info!("HAProxy's worker answers again"),
             (Some(_), true) | (None, false) => {}
         }
-        self.worker_silent = error.is_some();
+        let since = match before.filter(|before| before.answers == answers) {
+            Some(before) => before.since,
+            None => agent.clock.wall().rfc3339(),
+        };
+        self.answering = Some(WorkerAnswer {
+            answers,
+            since,
+            reason: error.map(str::to_owned),
+        });
     }
 
     /// For some milliseconds after a reload the former worker may still take connections;
@@ -242,6 +262,7 @@ impl Tx {
         let fresh = RuntimeInventory {
             generation: self.inventory.generation,
             maps: lists.maps,
+            acl_files: lists.acl_files,
             certs: lists.certs,
             ca_files: lists.ca_files,
             crl_files: lists.crl_files,

@@ -8,7 +8,9 @@ use crate::wire::limits::API_VERSION;
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Timing};
-use crate::wire::state::{Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInventory, State};
+use crate::wire::state::{
+    Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInventory, State, WorkerAnswer,
+};
 
 use super::agent::Agent;
 use super::fence::Baseline;
@@ -24,6 +26,7 @@ pub(super) struct View {
     generation: u64,
     plan_schema_version: i64,
     haproxy: Haproxy,
+    worker: Option<WorkerAnswer>,
     inventory: RuntimeInventory,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<std::time::Instant>,
@@ -69,6 +72,7 @@ impl View {
             generation: record.generation,
             plan_schema_version: record.plan_schema_version,
             haproxy: tx.haproxy(),
+            worker: tx.answering.clone(),
             inventory: tx.inventory.clone(),
             pending_at: tx.pending_at,
             deletes_at: tx.deletes_at,
@@ -149,12 +153,14 @@ impl Agent {
             agent_ops: OpKind::names().map(str::to_owned).collect(),
             features: Vec::new(),
             haproxy: view.haproxy.clone(),
+            worker: view.worker.clone(),
             generation: view.generation,
             applied_plan_id: view.baseline.applied_plan_id.clone(),
             running_plan_id: view.baseline.running_plan_id.clone(),
             worker_ops_plan_id: view.baseline.worker_ops_plan_id.clone(),
             applied_token: view.baseline.applied_token,
             lkg_plan_id: view.baseline.lkg_plan_id.clone(),
+            reserved_paths: self.settings.reserved.names(),
             applied_plan_stored: stored,
             files: view.files.clone(),
             runtime_inventory: view.inventory.clone(),

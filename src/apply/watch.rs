@@ -21,11 +21,13 @@ impl Agent {
     /// The background look.
     pub(super) fn look(&self) {
         let mut tx = self.lock();
-        if tx.heal(self).is_err() {
+        let healed = tx.heal(self);
+        tx.look_at_worker(self);
+        if healed.is_err() {
             // Logged by whoever failed first; an apply meanwhile says it again.
+            self.publish(&tx);
             return;
         }
-        tx.look_at_worker(self);
         if tx.worker_strange {
             tx.restore_worker(self);
         }

@@ -113,6 +113,13 @@ pub fn parse(
 ) -> Result<CtlInvocation, UsageError> {
     let words: Vec<OsString> = args.collect();
     match words.first().and_then(|word| word.to_str()) {
+        Some("help") if words.len() > 1 => {
+            let verb = verb(&CTL, words.get(1..).unwrap_or(&[]))?;
+            let place = CTL.verbs.iter().position(|known| known.name == verb);
+            if let Some(command) = place.and_then(|place| CTL_COMMANDS.get(place)) {
+                return Ok(CtlInvocation::Print(help::help(command, false)));
+            }
+        }
         Some("--help" | "-h" | "help") => return Ok(CtlInvocation::Print(help::program(&CTL))),
         Some("--version" | "-V") => return Ok(CtlInvocation::Print(help::version(CTL.name))),
         Some(_) | None => {}

@@ -7,6 +7,7 @@
 mod judge;
 mod maps;
 mod meaning;
+pub(crate) mod mentions;
 pub(crate) mod names;
 mod phases;
 pub(crate) mod record;
@@ -212,6 +213,16 @@ fn blockers(state: &State, settled: bool) -> Vec<(Why, String)> {
             "the agent does not know what is applied (it is new, the last set was refused, or something else wrote its files)".to_owned(),
         ));
         return found;
+    }
+    if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
+        found.push((
+            Why::NoAnswer,
+            format!(
+                "HAProxy has not answered since {}: {}",
+                silent.since,
+                silent.reason.as_deref().unwrap_or("its socket is silent")
+            ),
+        ));
     }
     if let Some(degraded) = &state.degraded {
         found.push((

@@ -20,7 +20,7 @@ use crate::wire::state::State;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// HAProxy will refuse the set.
+    /// HAProxy will refuse the set, or is not there to take it.
     Error,
     /// Something is not what it looks like.
     Warning,

@@ -73,6 +73,8 @@ pub enum Refused {
     Undeclared(ManifestPath),
     /// Two parts for one path.
     Twice(ManifestPath),
+    /// A file with a name that the agent keeps for itself.
+    Reserved(ManifestPath),
 }
 
 /// How much of an error's body is kept.
@@ -133,15 +135,17 @@ impl fmt::Display for Error {
                 ConflictReason::PrevMismatch => write!(
                     f,
                     "somebody else has pushed: plan {:?} is applied now, by epoch {} and sequence {}",
-                    conflict.applied_plan_id,
+                    short(&conflict.applied_plan_id),
                     conflict.applied_token.leader_epoch,
                     conflict.applied_token.render_seq
                 ),
-                ConflictReason::StaleEpoch => write!(
-                    f,
-                    "a newer leader has spoken: epoch {} or above is needed",
-                    conflict.applied_token.leader_epoch
-                ),
+                ConflictReason::StaleEpoch => match conflict.highest_epoch {
+                    Some(highest) => write!(
+                        f,
+                        "a newer leader has spoken: epoch {highest} or above is needed"
+                    ),
+                    None => write!(f, "a newer leader has spoken, with a higher epoch"),
+                },
                 ConflictReason::UnknownBaseline => write!(
                     f,
                     "the agent does not know what it holds; it needs the full set and a reload"
@@ -149,7 +153,7 @@ impl fmt::Display for Error {
                 ConflictReason::WorkerOpsMismatch => write!(
                     f,
                     "the worker holds plan {:?}, not the one that the commands were made for",
-                    conflict.worker_ops_plan_id
+                    short(&conflict.worker_ops_plan_id)
                 ),
             },
             Self::Missing(paths) => {
@@ -201,7 +205,20 @@ impl fmt::Display for Refused {
                 write!(f, "{path} is to be sent, but the manifest does not list it")
             }
             Self::Twice(path) => write!(f, "{path} is to be sent twice"),
+            Self::Reserved(path) => write!(
+                f,
+                "{path} is a name that the agent keeps for itself, one of its sockets"
+            ),
         }
+    }
+}
+
+/// As much of a plan id as tells it from others: ours are digests.
+pub(super) fn short(id: &str) -> &str {
+    let digest = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match digest {
+        true => id.get(..12).unwrap_or(id),
+        false => id,
     }
 }
 
@@ -217,7 +234,8 @@ impl std::error::Error for Error {
                 | Refused::PlanBytes(_)
                 | Refused::BodyBytes(_)
                 | Refused::Undeclared(_)
-                | Refused::Twice(_),
+                | Refused::Twice(_)
+                | Refused::Reserved(_),
             )
             | Self::Conflict(_)
             | Self::Missing(_)

@@ -36,10 +36,12 @@ pub use error::FileSetError;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 
 use super::backends::{BACKENDS_FILE, Declared};
+use super::decide::mentions::Mentions;
 use crate::wire::digest::{Digest, hex};
 use crate::wire::limits::{MAX_FILES, MAX_FILES_BYTES};
 use crate::wire::manifest::{File, FileKind};
@@ -114,7 +116,21 @@ pub struct FileSet {
     declared: Option<Declared>,
     unordered_maps: BTreeSet<String>,
     skipped: Vec<String>,
+    mentions: Read,
 }
+
+/// What the files say of each other, read when somebody first asks. It says nothing that
+/// the files do not, so sets are the same without it.
+#[derive(Debug, Clone, Default)]
+struct Read(OnceLock<Mentions>);
+
+impl PartialEq for Read {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Read {}
 
 impl FileSet {
     /// Reads all files below `directory`, which may itself be a symbolic link.
@@ -234,6 +250,7 @@ impl FileSet {
             declared,
             unordered_maps: options.unordered_maps.clone(),
             skipped: Vec::new(),
+            mentions: Read::default(),
         })
     }
 
@@ -272,6 +289,11 @@ impl FileSet {
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         self.declared.as_ref()
+    }
+
+    /// Where its files name each other.
+    pub(crate) fn mentions(&self) -> &Mentions {
+        self.mentions.0.get_or_init(|| Mentions::of(self))
     }
 
     /// Whether that map's entries were declared to stand in any order.

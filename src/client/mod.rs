@@ -120,4 +120,18 @@ pub use doctor::doctor;
 pub use error::{Error, Refused, Transport};
 pub use fileset::{FileSet, FileSetError, FileSetOptions};
 pub use fleet::Fleet;
-pub use push::{Epoch, Outcome, PushError, PushOptions, Pushed, Step, push, push_watched, revert};
+pub use push::{
+    Epoch, Outcome, PushError, PushOptions, Pushed, Refusal, Step, push, push_watched, revert,
+};
+
+use crate::wire::path::ManifestPath;
+use crate::wire::state::State;
+
+/// A file of the set whose name the agent keeps for itself, its sockets above all: no
+/// manifest may have it.
+#[must_use]
+pub fn reserved<'s>(set: &'s FileSet, state: &State) -> Option<&'s ManifestPath> {
+    let reserved = crate::wire::manifest::ReservedPaths::new(state.reserved_paths.iter().cloned());
+    let mut files = set.files();
+    files.find_map(|entry| reserved.conflict(entry.path.as_str()).then_some(entry.path))
+}

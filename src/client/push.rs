@@ -12,6 +12,7 @@
 //! | `ok: false` | an error with HAProxy's own words |
 //! | `scheduled` | waits until the reload has run, then the worker must run the set |
 //! | ok with `error` | [`Outcome::InPart`]: the next push is full and reloads |
+//! | none, and nothing to send | [`Outcome::Unchanged`], once a look at disk and worker bears it out |
 //! | none, the connection was lost | reads the state to learn whether the apply took effect |
 //!
 //! What somebody else applied after the first read is never overwritten unless asked:
@@ -20,9 +21,13 @@
 //! The epoch is a leader's own, or for somebody who leads nothing the agent's, see
 //! [`Epoch`]. The sequence is above the agent's and ends in random bits, so that after a
 //! lost answer the token says whose apply it is.
+//!
+//! No in-place ops are composed: where a reload waits, a set joins it, and what it changes
+//! is served when the reload has run, which the push waits for.
 
 mod attempt;
 mod error;
+mod refusal;
 mod revert;
 mod settle;
 
@@ -32,10 +37,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use error::PushError;
+pub use refusal::Refusal;
 pub use revert::revert;
 
 use super::client::{Client, StateRead};
-use super::decide::{Decision, Verdict, decide};
+use super::decide::{Decision, Verdict, decide, pushed_by};
 use super::fileset::FileSet;
 use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::Token;
@@ -72,6 +78,11 @@ pub struct PushOptions {
     pub overwrite: bool,
     /// Go on where a newer leader has spoken.
     pub take_over: bool,
+    /// Before [`Outcome::Unchanged`], and where HAProxy did not answer the agent, have the
+    /// agent look at its files and at the worker: what its state says may be some seconds
+    /// old. A loop that pushes all the time may do without; the agent looks every few
+    /// seconds by itself.
+    pub look: bool,
     /// How long a reload that the agent put off is waited for; zero returns at once
     /// with [`Outcome::Pending`].
     pub wait: Duration,
@@ -88,6 +99,7 @@ impl Default for PushOptions {
             reload: false,
             overwrite: false,
             take_over: false,
+            look: true,
             wait: Duration::from_secs(150),
             recover: Duration::from_secs(20),
         }
@@ -122,6 +134,11 @@ pub enum Step<'s> {
         /// RFC 3339.
         due: &'s str,
     },
+    /// It is due and cannot be asked for; the agent goes on trying.
+    Stuck {
+        /// In an operator's words.
+        reason: &'s str,
+    },
 }
 
 /// How a push ended well.
@@ -136,6 +153,9 @@ pub enum Outcome {
     Pending {
         /// RFC 3339.
         due: String,
+        /// Why it cannot be asked for, where the agent has tried.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The agent holds the set, but a command on the worker failed. The next push is
     /// full and reloads.
@@ -221,6 +241,12 @@ const WITH_PLAN: StateRead = StateRead {
     plan: true,
 };
 
+/// The same after a look at disk and worker.
+const LOOK: StateRead = StateRead {
+    verify: true,
+    plan: true,
+};
+
 /// Before another round where the agent has no time.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -243,14 +269,26 @@ struct Push<'p> {
 impl Push<'_> {
     fn round(&mut self, round: u32) -> Result<Reaction, PushError> {
         (self.watch)(&Step::Reading { round });
-        let state = self.client.state(WITH_PLAN)?;
-        match self.first {
-            None => self.first = Some(state.applied_token),
-            Some(first) if first == state.applied_token || self.options.overwrite => {}
-            Some(_) => return Err(PushError::overtaken(&state)),
+        let mut state = self.client.state(WITH_PLAN)?;
+        let mut looked = !self.options.look;
+        let (epoch, decision) = loop {
+            match self.first {
+                None => self.first = Some(state.applied_token),
+                Some(first) if first == state.applied_token || self.options.overwrite => {}
+                Some(_) => return Err(PushError::overtaken(&state)),
+            }
+            let epoch = self.epoch_for(&state)?;
+            let decision = self.decision(&state);
+            let doubtful = self.is_settled(&state, &decision) || is_silent(&state);
+            if looked || !doubtful {
+                break (epoch, decision);
+            }
+            looked = true;
+            state = self.client.state(LOOK)?;
+        };
+        if let Some(path) = super::reserved(self.set, &state) {
+            return Err(super::Error::from(super::Refused::Reserved(path.clone())).into());
         }
-        let epoch = self.epoch_for(&state)?;
-        let decision = self.decision(&state);
         (self.watch)(&Step::Decided(&decision));
         if self.is_settled(&state, &decision) {
             return Ok(Reaction::Done(Box::new(Pushed {
@@ -273,8 +311,10 @@ impl Push<'_> {
             Epoch::Exactly(_) if self.options.take_over => Ok(attempt::raise(theirs, 0)),
             Epoch::Exactly(ours) => Err(PushError::Stale {
                 epoch: ours,
+                highest_epoch: None,
                 applied_plan_id: state.applied_plan_id.clone(),
                 applied_token: state.applied_token,
+                by: pushed_by(state),
             }),
         }
     }
@@ -304,6 +344,12 @@ impl Push<'_> {
             && state.reload_pending_at.is_none()
             && state.degraded.is_none()
     }
+}
+
+/// Whether HAProxy's worker did not answer the agent when it last looked.
+#[must_use]
+pub fn is_silent(state: &State) -> bool {
+    state.worker.as_ref().is_some_and(|worker| !worker.answers)
 }
 
 /// Whether a refusal is one that the agent remembered, so that HAProxy was not asked

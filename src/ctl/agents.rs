@@ -80,7 +80,25 @@ impl fmt::Display for SetupError {
                 "the first line of {} has to be user:password, neither of them empty",
                 path.display()
             ),
-            Self::Directory { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Directory { error, path } => match error {
+                // They begin with a name below it, or with its own.
+                FileSetError::Unreadable { .. }
+                | FileSetError::NoDirectory { .. }
+                | FileSetError::LinkOut { .. }
+                | FileSetError::LinkBroken { .. }
+                | FileSetError::LinkLoop { .. }
+                | FileSetError::Special { .. }
+                | FileSetError::NotUtf8 { .. }
+                | FileSetError::TooManyDirectories { .. } => write!(f, "{error}"),
+                FileSetError::Path { .. }
+                | FileSetError::Twice { .. }
+                | FileSetError::FileAndDirectory { .. }
+                | FileSetError::NoConfig { .. }
+                | FileSetError::NoSuchFile { .. }
+                | FileSetError::TooManyFiles { .. }
+                | FileSetError::TooManyBytes { .. }
+                | FileSetError::Backends(_) => write!(f, "{}: {error}", path.display()),
+            },
         }
     }
 }

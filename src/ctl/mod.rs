@@ -64,7 +64,7 @@ impl Exit {
                 "Every agent is where it was asked to be; with plan and doctor, every agent could be asked and there is no error."
             }
             Self::NotConverged => {
-                "At least one agent is not: it could not be reached, it refused, its reload is still pending, its files differ. The output says which, why, and what to do next."
+                "At least one agent is not: it could not be reached, it refused, its HAProxy does not answer, its reload is still pending, its files differ. The output says which, why, and what to do next."
             }
             Self::Usage => {
                 "The command line, the environment, or a file or directory named there cannot be used. No agent was asked. Standard error says what was expected."

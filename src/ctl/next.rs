@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::view::{Block, Failure};
-use crate::client::{Error, PushError, Transport};
+use crate::client::{Error, PushError, Refusal, Refused, Transport};
 use crate::http::client::Error as HttpError;
 use crate::wire::result::{ApplyResult, ConflictReason, Stage};
 
@@ -20,10 +20,32 @@ pub(super) fn of_error(error: &Error) -> Failure {
 pub(super) fn failed(error: &PushError) -> Block {
     let mut block = Block::failure(&of_push(error));
     match error {
-        PushError::Nack(result) => block.field("result", json!(result)),
+        PushError::Nack(result) => {
+            block.field("refusal", json!(Refusal::of(result)));
+            block.field("result", json!(result));
+        }
+        PushError::Overtaken {
+            applied_plan_id,
+            applied_token,
+            by,
+        } => {
+            block.field("applied_plan_id", applied_plan_id.as_str());
+            block.field("applied_token", json!(applied_token));
+            block.field("pushed_by", json!(by));
+        }
+        PushError::Stale {
+            applied_plan_id,
+            applied_token,
+            highest_epoch,
+            by,
+            ..
+        } => {
+            block.field("applied_plan_id", applied_plan_id.as_str());
+            block.field("applied_token", json!(applied_token));
+            block.field("highest_epoch", json!(highest_epoch));
+            block.field("pushed_by", json!(by));
+        }
         PushError::Client(_)
-        | PushError::Overtaken { .. }
-        | PushError::Stale { .. }
         | PushError::NotRunning { .. }
         | PushError::StillPending { .. }
         | PushError::NoEnd => {}
@@ -34,10 +56,63 @@ pub(super) fn failed(error: &PushError) -> Block {
 /// What helps where HAProxy itself is gone.
 pub(super) const HAPROXY_IS_AWAY: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then push again";
 
-/// Whether the files were not even judged, because nobody took the reload.
-pub(super) fn is_unreached(result: &ApplyResult) -> bool {
-    let reload = result.reload.as_ref();
-    !result.ok && reload.is_some_and(|reload| !reload.performed && reload.output.is_none())
+/// What helps where a reload is due and the agent cannot ask for it.
+pub(super) const HELD_RELOAD: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it; the agent asks again by itself, and hapticctl wait waits for it";
+
+/// After a set that was not taken, by the sort of its refusal.
+pub(super) fn after(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Files => {
+            "mend what is named above, then push again; hapticctl state shows what serves meanwhile"
+        }
+        Refusal::Silent => {
+            "HAProxy's own log says what it does not like; mend that, then push again"
+        }
+        Refusal::Unasked => HAPROXY_IS_AWAY,
+        Refusal::Ended => {
+            "HAProxy's own log says what ended it; start it again, which loads the set from before, then mend that and push again"
+        }
+        Refusal::Unconfirmed => {
+            "HAProxy's log says what its master is doing; once it answers, push again, which reloads"
+        }
+        Refusal::Unread => "hapticctl push DIR writes it again",
+        Refusal::Disk => {
+            "make possible on the agent's machine what is named above, then push again"
+        }
+        Refusal::NothingGood => "push a set first: hapticctl push DIR",
+        Refusal::GoodLost => "only a whole set helps: hapticctl push DIR",
+    }
+}
+
+/// The same where it was the way back that was refused.
+fn after_revert(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Files | Refusal::Silent | Refusal::Unread => {
+            "what was good once is so no more: push a set that HAProxy accepts, hapticctl push DIR"
+        }
+        Refusal::Unasked => {
+            "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then hapticctl revert again"
+        }
+        Refusal::Ended => {
+            "HAProxy's own log says what ended it; start it again, then hapticctl state shows what runs"
+        }
+        Refusal::Unconfirmed => {
+            "HAProxy's log says what its master is doing; once it answers, hapticctl revert again"
+        }
+        Refusal::Disk => {
+            "make possible on the agent's machine what is named above, then hapticctl revert again"
+        }
+        Refusal::NothingGood | Refusal::GoodLost => after(refusal),
+    }
+}
+
+/// What the answer that is no success asks for.
+pub(super) fn of_result(result: &ApplyResult) -> &'static str {
+    let refusal = Refusal::of(result).unwrap_or(Refusal::Silent);
+    match result.error.as_ref().map(|failure| failure.stage) {
+        Some(Stage::Revert | Stage::RevertReload) => after_revert(refusal),
+        Some(_) | None => after(refusal),
+    }
 }
 
 fn of_push(error: &PushError) -> Failure {
@@ -49,22 +124,13 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Stale { .. } => {
             "if a controller leads there, leave it to it; if it is gone for good, push with --take-over".into()
         }
-        PushError::Nack(result) => match result.error.as_ref().map(|failure| failure.stage) {
-            Some(Stage::Backup | Stage::Write) => {
-                "the agent could not write its disk; its log has the reason, then push again".into()
-            }
-            Some(Stage::Revert | Stage::RevertReload) => {
-                "hapticctl state shows what runs; push a set that HAProxy accepts: hapticctl push DIR".into()
-            }
-            Some(_) if is_unreached(result) => HAPROXY_IS_AWAY.into(),
-            Some(_) | None => {
-                "mend what is named above, then push again; hapticctl state shows what serves meanwhile".into()
-            }
-        },
-        PushError::NotRunning { .. } => {
+        PushError::Nack(result) => of_result(result).into(),
+        PushError::NotRunning { silent: true, .. } => HAPROXY_IS_AWAY.into(),
+        PushError::NotRunning { silent: false, .. } => {
             "hapticctl state shows what runs; push again, which reloads".into()
         }
-        PushError::StillPending { .. } => {
+        PushError::StillPending { reason: Some(_), .. } => HELD_RELOAD.into(),
+        PushError::StillPending { reason: None, .. } => {
             "hapticctl wait waits on; the agent will reload by itself".into()
         }
         PushError::NoEnd => "push again; if it goes on like this, hapticctl state shows who else is at it".into(),
@@ -119,6 +185,9 @@ fn next(error: &Error) -> String {
         Error::Transport(Transport::Http(error)) => of_transport(error),
         Error::Transport(Transport::Answer(_)) => {
             "is this an agent's API port? if it is, its release and this one do not understand each other".into()
+        }
+        Error::Refused(Refused::Reserved(_)) => {
+            "give the file another name, here and in the configuration".into()
         }
         Error::Refused(_) => "make the set smaller".into(),
         Error::Source { .. } => "push again".into(),

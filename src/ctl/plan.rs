@@ -5,7 +5,7 @@ use serde_json::json;
 use super::view::{Block, Report};
 use super::{labels, next, words};
 use crate::client::decide::{Change, Decision, Verdict};
-use crate::client::{Error, FileSet, Fleet, StateRead, decide};
+use crate::client::{Error, FileSet, Fleet, Refused, StateRead, decide, reserved};
 use crate::wire::state::State;
 
 /// Files that are named one by one.
@@ -17,7 +17,10 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet) -> Report {
         ..StateRead::default()
     };
     let blocks = fleet.each(|_, client| match client.state(read) {
-        Ok(state) => block(set, &state, &decide(set, &state)),
+        Ok(state) => match reserved(set, &state) {
+            Some(path) => unasked(&Error::from(Refused::Reserved(path.clone()))),
+            None => block(set, &state, &decide(set, &state)),
+        },
         Err(error) => unasked(&error),
     });
     let mut report = Report::new(labels(fleet), blocks);

@@ -77,6 +77,12 @@ impl Progress {
                     Some(format!("written; waiting for its reload at {until}")),
                 )
             }
+            Step::Stuck { reason } => (
+                Phase::Waiting("its next try".to_owned()),
+                Some(format!(
+                    "its reload is due: {reason}; the agent tries again"
+                )),
+            ),
         };
         self.set(place, phase, said);
     }

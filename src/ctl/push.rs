@@ -82,12 +82,19 @@ fn done(pushed: &Pushed) -> Block {
             }) {
                 block.line(format!(
                     "the command {} did not do, so HAProxy was reloaded: {}",
-                    failed.0, failed.1
+                    failed.0,
+                    words::outcome(failed.1)
                 ));
             }
         }
-        Outcome::Pending { .. } => {
-            block.next = Some("hapticctl wait waits for the reload".into());
+        Outcome::Pending { reason, .. } => {
+            block.next = Some(match reason {
+                Some(reason) => {
+                    block.line(reason.as_str());
+                    next::HELD_RELOAD.into()
+                }
+                None => "hapticctl wait waits for the reload".into(),
+            });
         }
         Outcome::InPart(failure) => {
             block.line(format!(
@@ -95,7 +102,7 @@ fn done(pushed: &Pushed) -> Block {
                 failure.stage.as_str(),
                 failure.message
             ));
-            block.next = Some("push again: that sends everything and reloads".into());
+            block.next = Some("push again, which reloads".into());
         }
     }
     block
@@ -104,7 +111,7 @@ fn done(pushed: &Pushed) -> Block {
 fn title(pushed: &Pushed) -> String {
     match &pushed.outcome {
         Outcome::Unchanged => "unchanged: it runs this set already".into(),
-        Outcome::Pending { due } => {
+        Outcome::Pending { due, .. } => {
             format!("written; the reload is put off to {}", when::moment(due))
         }
         Outcome::InPart(_) => "written, but a command on the running worker failed".into(),

@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use super::next::{HAPROXY_IS_AWAY, is_unreached};
+use super::next::{HAPROXY_IS_AWAY, HELD_RELOAD, of_result};
 use super::view::{Block, Report};
 use super::{labels, plan, when, words};
 use crate::client::decide::pushed_by;
-use crate::client::{Fleet, StateRead};
-use crate::wire::result::{ApplyResult, ResultMode};
+use crate::client::push::is_silent;
+use crate::client::{Fleet, Refusal, StateRead};
+use crate::wire::result::{ApplyResult, ResultMode, Stage, UNREACHABLE};
 use crate::wire::state::State;
 
 /// Names that are listed one by one.
@@ -29,6 +30,8 @@ pub(super) fn run(fleet: &Fleet) -> Report {
 /// Where an agent stands, the worst that holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
+    /// HAProxy does not answer the agent.
+    Down,
     /// Nobody has pushed anything yet.
     Empty,
     /// Disk and worker may differ from what was asked for.
@@ -45,7 +48,9 @@ pub(super) enum Standing {
 
 impl Standing {
     pub(super) fn of(state: &State) -> Self {
-        if state.degraded.is_some() {
+        if is_silent(state) {
+            Self::Down
+        } else if state.degraded.is_some() {
             Self::Degraded
         } else if state.applied_plan_id.is_empty() {
             match state.last_apply.is_none() && state.files.is_empty() {
@@ -64,6 +69,7 @@ impl Standing {
     /// For programs.
     pub(super) fn as_str(self) -> &'static str {
         match self {
+            Self::Down => "down",
             Self::Empty => "empty",
             Self::Degraded => "degraded",
             Self::Unknown => "unknown",
@@ -77,12 +83,13 @@ impl Standing {
     pub(super) fn is_good(self) -> bool {
         match self {
             Self::Empty | Self::Good => true,
-            Self::Degraded | Self::Unknown | Self::Pending | Self::Behind => false,
+            Self::Down | Self::Degraded | Self::Unknown | Self::Pending | Self::Behind => false,
         }
     }
 
     pub(super) fn title(self, state: &State) -> String {
         match self {
+            Self::Down => "DOWN: HAProxy does not answer its agent".into(),
             Self::Empty => "empty: nothing has been pushed here yet".into(),
             Self::Degraded if serves_last_good(state) => format!(
                 "DEGRADED: the last push was refused, plan {} serves",
@@ -97,25 +104,50 @@ impl Standing {
     }
 
     pub(super) fn next(self, state: &State) -> Option<String> {
-        let push = "push a set that HAProxy accepts: hapticctl push DIR";
         match self {
             Self::Empty => Some("hapticctl push DIR".into()),
-            Self::Degraded if state.last_apply.as_ref().is_some_and(is_unreached) => {
-                Some(HAPROXY_IS_AWAY.into())
-            }
-            Self::Degraded | Self::Unknown | Self::Behind => {
-                Some(match state.lkg_plan_id.as_str() {
-                    "" => push.into(),
-                    lkg => format!(
-                        "{push}; or go back to plan {}: hapticctl revert",
-                        words::plan(lkg)
-                    ),
-                })
-            }
+            Self::Down => Some(HAPROXY_IS_AWAY.into()),
+            Self::Degraded => Some(degraded(state)),
+            Self::Unknown => Some(
+                "hapticctl verify DIR lists what differs; hapticctl push DIR puts it right".into(),
+            ),
+            Self::Behind => Some("hapticctl push DIR, which reloads".into()),
             Self::Pending => Some("hapticctl wait waits for it".into()),
             Self::Good => None,
         }
     }
+}
+
+/// What ends it, by what it came of.
+fn degraded(state: &State) -> String {
+    let reason = state.degraded.as_ref().map_or("", |d| d.reason.as_str());
+    let unreachable = reason.starts_with(UNREACHABLE);
+    if unreachable && state.reload_pending_at.is_some() {
+        return HELD_RELOAD.into();
+    }
+    let refused = state.last_apply.as_ref().filter(|last| !last.ok);
+    match refused.map(|last| (Refusal::of(last), last)) {
+        // The set before serves; a revert settles for it.
+        Some((Some(Refusal::Files | Refusal::Silent), last)) if serves_last_good(state) => {
+            let settle = match state.lkg_plan_id.as_str() {
+                _ if !is_push(last) => String::new(),
+                lkg => format!(
+                    "; hapticctl revert settles for plan {} instead",
+                    words::plan(lkg)
+                ),
+            };
+            format!("push a set that HAProxy accepts: hapticctl push DIR{settle}")
+        }
+        Some((_, last)) => of_result(last).into(),
+        None if unreachable => HAPROXY_IS_AWAY.into(),
+        None => "hapticctl push DIR, which sends everything and reloads".into(),
+    }
+}
+
+/// Whether it was a set that was refused, not the way back.
+fn is_push(last: &ApplyResult) -> bool {
+    let stage = last.error.as_ref().map(|failure| failure.stage);
+    !matches!(stage, Some(Stage::Revert | Stage::RevertReload))
 }
 
 /// What the worker runs: the plan that it loaded, or the one that commands brought it to
@@ -145,7 +177,13 @@ pub(super) fn block(state: &State) -> Block {
         fields.remove("applied_plan");
     }
     block.field("state", document);
-    if let Some(degraded) = &state.degraded {
+    if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
+        block.row("since", when::moment(&silent.since));
+        block.row(
+            "because",
+            silent.reason.as_deref().unwrap_or("its socket is silent"),
+        );
+    } else if let Some(degraded) = &state.degraded {
         block.row("since", when::moment(&degraded.since));
         // Mostly it is the last push's failure, which is told below.
         let failure = state
@@ -254,7 +292,7 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
         }
     }
     for op in last.op_results.iter().filter(|op| !op.ok).take(MAX_SHOWN) {
-        let output = op.output.as_deref().unwrap_or("no words");
+        let output = words::outcome(op.output.as_deref().unwrap_or("no words"));
         block.row("command", format!("{}: {output}", op.kind));
     }
     if let Some(rollback) = last.rollback.filter(|rollback| rollback.performed) {

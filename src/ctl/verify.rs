@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::view::{Block, Report};
-use super::{labels, plan, words};
+use super::{labels, next, plan, when, words};
 use crate::client::{FileSet, Fleet, StateRead};
 use crate::wire::digest::ContentHash;
 use crate::wire::path::ManifestPath;
@@ -71,7 +71,8 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
     };
     // A baseline that is gone was lost to a change on disk, now or earlier.
     let unknown = after.applied_plan_id.is_empty() && !after.files.is_empty();
-    let good = differences.is_empty() && (set.is_some() || !unknown);
+    let silent = after.worker.as_ref().filter(|worker| !worker.answers);
+    let good = differences.is_empty() && (set.is_some() || !unknown) && silent.is_none();
     let against = match set {
         Some(_) => "the directory",
         None => "the agent's records",
@@ -90,6 +91,14 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
         "differences",
         differences.iter().map(Difference::json).collect::<Vec<_>>(),
     );
+    block.field("worker", json!(after.worker));
+    if let Some(silent) = silent {
+        block.line(format!(
+            "HAProxy has not answered since {}: {}",
+            when::moment(&silent.since),
+            silent.reason.as_deref().unwrap_or("its socket is silent")
+        ));
+    }
     for difference in differences.iter().take(MAX_SHOWN) {
         block.line(difference.line());
     }
@@ -101,6 +110,7 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
     }
     if !good {
         block.next = Some(match set {
+            _ if silent.is_some() => next::HAPROXY_IS_AWAY.into(),
             Some(_) => "hapticctl push DIR puts the directory's files there".into(),
             None => "hapticctl push DIR puts the right files back; hapticctl verify DIR compares with a directory".to_owned(),
         });

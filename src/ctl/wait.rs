@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::state::{self, Standing};
 use super::view::{Block, Report};
 use super::{labels, plan, when};
-use crate::client::{Client, Fleet, StateRead};
+use crate::client::{Client, Error, Fleet, StateRead};
 use crate::http::client::{Error as HttpError, after};
 use crate::wire::state::State;
 
@@ -24,12 +24,15 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let mut pause = FIRST_LOOK;
     loop {
         let late = Instant::now() >= until;
-        match client.state(StateRead::default()) {
+        match client
+            .state(StateRead::default())
+            .and_then(|state| sure(client, state, deletes))
+        {
             Ok(state) => match still(&state, deletes) {
                 Still::Waiting if !late => {}
-                Still::Waiting | Still::Stuck => return state::block(&state),
+                Still::Waiting | Still::Stuck => return state::block(&told(client, state)),
                 Still::Done => {
-                    let mut block = state::block(&state);
+                    let mut block = state::block(&told(client, state));
                     block.lines.clear();
                     block.line(format!("waited {}", when::span(begun.elapsed())));
                     return block;
@@ -45,6 +48,37 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     }
 }
 
+/// The state, after a look at disk and worker where it would be the last: it may be some
+/// seconds old, and HAProxy restarted since.
+fn sure(client: &Client, state: State, deletes: bool) -> Result<State, Error> {
+    let look = StateRead {
+        verify: true,
+        ..StateRead::default()
+    };
+    match still(&state, deletes) {
+        Still::Done => client.state(look),
+        Still::Waiting | Still::Stuck => Ok(state),
+    }
+}
+
+/// The same state with the plan beside it, which says who pushed; as it is where it has
+/// moved on meanwhile.
+fn told(client: &Client, state: State) -> State {
+    let read = StateRead {
+        plan: true,
+        ..StateRead::default()
+    };
+    match client.state(read) {
+        Ok(again) => State {
+            applied_plan: again
+                .applied_plan
+                .filter(|_| again.applied_plan_id == state.applied_plan_id),
+            ..state
+        },
+        Err(_) => state,
+    }
+}
+
 enum Still {
     Waiting,
     /// Waiting longer changes nothing.
@@ -56,7 +90,8 @@ fn still(state: &State, deletes: bool) -> Still {
     let pending = &state.pending_deletes;
     let removing = !(pending.servers.is_empty() && pending.backends.is_empty());
     match Standing::of(state) {
-        Standing::Pending => Still::Waiting,
+        // It may be on its way back.
+        Standing::Down | Standing::Pending => Still::Waiting,
         Standing::Good | Standing::Empty if removing && deletes => Still::Waiting,
         Standing::Good | Standing::Empty => Still::Done,
         // A reload that is due may mend it.

@@ -23,6 +23,15 @@ pub(super) fn clean(text: &str) -> String {
         .collect()
 }
 
+/// What became of a command, where HAProxy's words or the agent's own are one word.
+pub(super) fn outcome(output: &str) -> String {
+    match output {
+        "not_run" => "not sent, because one before it failed".into(),
+        "unknown" => "how it ended is not known, its answer was lost".into(),
+        other => clean(other),
+    }
+}
+
 /// Bytes in the unit that makes them short.
 pub(super) fn bytes(count: u64) -> String {
     const KIB: u64 = 1024;

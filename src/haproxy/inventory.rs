@@ -1,4 +1,4 @@
-//! The names HAProxy holds: maps, certificates, CAs, CRLs, crt-lists.
+//! The names HAProxy holds: maps, files of ACLs, certificates, CAs, CRLs, crt-lists.
 //!
 //! Each kind is one complete listing or an error; a kind that could not be read is
 //! never reported as empty, and a row that is not understood spoils its listing.
@@ -16,6 +16,9 @@ use std::fmt;
 pub struct RuntimeInventory {
     /// Map names as the configuration writes them.
     pub maps: Vec<String>,
+    /// Files whose lines are an ACL's patterns; a map whose keys are an ACL's too is
+    /// among both.
+    pub acl_files: Vec<String>,
     /// Certificates.
     pub certs: Vec<String>,
     /// CA files, without HAProxy's own `@system-ca`.
@@ -27,7 +30,7 @@ pub struct RuntimeInventory {
 }
 
 impl RuntimeInventory {
-    /// Reads all five, one connection after the other.
+    /// Reads all six, one connection after the other.
     ///
     /// # Errors
     ///
@@ -42,6 +45,7 @@ impl RuntimeInventory {
         }
         Ok(Self {
             maps: read(worker, Kind::Maps, deadline)?.names,
+            acl_files: read(worker, Kind::AclFiles, deadline)?.names,
             certs: read(worker, Kind::Certs, deadline)?.names,
             ca_files: read(worker, Kind::CaFiles, deadline)?.names,
             crl_files: read(worker, Kind::CrlFiles, deadline)?.names,
@@ -50,11 +54,13 @@ impl RuntimeInventory {
     }
 }
 
-/// One of the five listings.
+/// One of the six listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `show map`
     Maps,
+    /// `show acl`
+    AclFiles,
     /// `show ssl cert`
     Certs,
     /// `show ssl ca-file`
@@ -71,6 +77,7 @@ impl Kind {
     pub fn command(self) -> &'static str {
         match self {
             Self::Maps => "show map",
+            Self::AclFiles => "show acl",
             Self::Certs => "show ssl cert",
             Self::CaFiles => "show ssl ca-file",
             Self::CrlFiles => "show ssl crl-file",
@@ -152,6 +159,13 @@ impl Parser {
                     listing.names.push(name.to_owned());
                 }
             }
+            // Most rows are the patterns of one line each, without a file.
+            Kind::AclFiles => {
+                if !row.starts_with('#') && !is_inline(row) {
+                    let name = map_name(row).ok_or_else(error)?;
+                    listing.names.push(name.to_owned());
+                }
+            }
             Kind::CrtLists => listing.names.push(row.to_owned()),
             Kind::Certs | Kind::CaFiles | Kind::CrlFiles => match (row, self.section) {
                 ("# transaction", _) => self.section = Section::Transaction,
@@ -197,8 +211,16 @@ enum Section {
 fn map_name(row: &str) -> Option<&str> {
     let (id, rest) = row.split_once(" (")?;
     let (name, _) = rest.rsplit_once(") pattern loaded from file '")?;
-    let is_id = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-    (is_id && !name.is_empty()).then_some(name)
+    (is_id(id) && !name.is_empty()).then_some(name)
+}
+
+/// `<id> () acl '<fetch>' file '<configuration>' line <n>. …`
+fn is_inline(row: &str) -> bool {
+    row.split_once(" () acl '").is_some_and(|(id, _)| is_id(id))
+}
+
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit() || b == b'-')
 }
 
 /// A row of certificates or CRLs is a name; a row of CAs has a count behind it.
@@ -209,7 +231,7 @@ fn file_name(kind: Kind, row: &str) -> Option<&str> {
             let plain = !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit());
             plain.then_some(name)?
         }
-        Kind::Maps | Kind::Certs | Kind::CrlFiles | Kind::CrtLists => row,
+        Kind::Maps | Kind::AclFiles | Kind::Certs | Kind::CrlFiles | Kind::CrtLists => row,
     };
     (!name.is_empty()).then_some(name)
 }
@@ -302,6 +324,16 @@ mod tests {
     }
 
     #[test]
+    fn acls_with_a_file_and_no_others() {
+        let dump = "# id (file) description\n\
+            1 (lists/z.acl) pattern loaded from file 'lists/z.acl' used by acl at file 'c' line 11. curr_ver=0 next_ver=0 entry_cnt=2\n\
+            2 () acl 'path' file 'c' line 11. curr_ver=0 next_ver=0 entry_cnt=0\n\
+            4 (maps/h.map) pattern loaded from file 'maps/h.map' used by map at file 'c' line 13, by map at file 'c' line 15. curr_ver=0\n\
+            8 () acl 'var' file 'httpclient' line 0. curr_ver=0 next_ver=0 entry_cnt=1\n";
+        assert_eq!(names(Kind::AclFiles, dump), ["lists/z.acl", "maps/h.map"]);
+    }
+
+    #[test]
     fn transactions_are_kept_apart_from_files() {
         let dump = "# transaction\n*certs/open.pem\n# filename\ncerts/b.pem\ncerts/a.pem\n";
         let listing = parse(Kind::Certs, dump.as_bytes()).unwrap();
@@ -321,6 +353,7 @@ mod tests {
     fn nothing_listed_is_an_empty_listing() {
         for kind in [
             Kind::Maps,
+            Kind::AclFiles,
             Kind::Certs,
             Kind::CaFiles,
             Kind::CrlFiles,
@@ -338,6 +371,9 @@ mod tests {
             (Kind::Maps, "x (a) pattern loaded from file 'a' used by\n"),
             (Kind::Maps, "1 () pattern loaded from file '' used by\n"),
             (Kind::Maps, "\n"),
+            (Kind::AclFiles, "1 lists/a.acl\n"),
+            (Kind::AclFiles, "x () acl 'path' file 'c' line 1.\n"),
+            (Kind::AclFiles, "1 () pattern loaded from file '' used by\n"),
             (Kind::Certs, "certs/a.pem\n"),
             (Kind::Certs, "# transaction\ncerts/a.pem\n"),
             (Kind::CaFiles, "# filename\nca/a.pem\n"),

@@ -124,7 +124,15 @@ impl ReservedPaths {
         Self(paths.into_iter().collect())
     }
 
-    fn conflict(&self, path: &str) -> bool {
+    /// All of them, in their order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().cloned().collect()
+    }
+
+    /// Whether a file of that path would be in the way of one of them.
+    #[must_use]
+    pub fn conflict(&self, path: &str) -> bool {
         self.0.iter().any(|reserved| {
             reserved == path
                 || reserved

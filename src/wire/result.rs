@@ -90,6 +90,13 @@ impl Stage {
     }
 }
 
+/// How a [`Failure::message`] begins when no reload could be asked of HAProxy's master,
+/// so that nobody has judged the files.
+pub const UNREACHABLE: &str = "the reload could not be asked for";
+
+/// How it ends when a reload left neither master nor worker.
+pub const HAPROXY_GONE: &str = "HAProxy itself is gone";
+
 /// What went wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -123,6 +130,10 @@ pub struct Conflict {
     pub running_plan_id: String,
     pub worker_ops_plan_id: String,
     pub lkg_plan_id: String,
+    /// The highest leader epoch that the agent has accepted; absent from agents that do
+    /// not tell. A token of this epoch or above passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_epoch: Option<u64>,
 }
 
 /// 409: content that was neither sent nor is held; nothing was written.

@@ -22,6 +22,21 @@ pub struct Haproxy {
     pub worker_start_time_unix_micros: u64,
 }
 
+/// Whether the worker answers its socket, as the agent saw it last: it looks with every
+/// apply, with every `verify=1`, and every few seconds in between.
+///
+/// What the other fields say of the worker is what was known when it last answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerAnswer {
+    /// It did.
+    pub answers: bool,
+    /// The first look that found it so, RFC 3339; never before the agent's start.
+    pub since: String,
+    /// What the latest look met, in an operator's words; present while it does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// A file the agent put there, as last observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldFile {
@@ -38,6 +53,10 @@ pub struct RuntimeInventory {
     pub generation: u64,
     /// Map files.
     pub maps: Vec<String>,
+    /// Files whose lines are an ACL's patterns, which no op changes. Empty from agents
+    /// that do not list them.
+    #[serde(default)]
+    pub acl_files: Vec<String>,
     /// Certificates.
     pub certs: Vec<String>,
     /// CA files.
@@ -81,6 +100,9 @@ pub struct State {
     pub features: Vec<String>,
     /// The worker.
     pub haproxy: Haproxy,
+    /// Whether that worker answers; absent in a state of an agent from before this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerAnswer>,
     /// Successful applies so far.
     pub generation: u64,
     /// What disk holds; `""` when that is unknown.
@@ -93,6 +115,10 @@ pub struct State {
     pub applied_token: Token,
     /// What a rollback goes back to.
     pub lkg_plan_id: String,
+    /// Names below the base directory that the agent keeps for itself; empty from agents
+    /// that do not tell.
+    #[serde(default)]
+    pub reserved_paths: Vec<String>,
     /// Whether the applied plan's blob is here.
     pub applied_plan_stored: bool,
     /// The files the agent owns.

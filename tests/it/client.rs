@@ -1,6 +1,10 @@
 //! The controller's end: the HTTP client against scripted peers, and the library
 //! against the agent.
 
+#[cfg(feature = "testkit")]
+mod answers;
+#[cfg(feature = "testkit")]
+mod both;
 mod classes;
 mod http;
 #[cfg(feature = "testkit")]

@@ -3,6 +3,7 @@
 mod fleet;
 mod kit;
 mod lost;
+mod next;
 mod push;
 mod rivals;
 mod secrets;

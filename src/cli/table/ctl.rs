@@ -437,7 +437,8 @@ const RELOAD: Flag<CtlFlag> = Flag::switch(
     "reload",
     "reload, whatever the change is",
     "Reload HAProxy, also where commands on the running worker would do.",
-);
+)
+.common();
 
 const OVERWRITE: Flag<CtlFlag> = Flag::switch(
     CtlFlag::Overwrite,
@@ -445,7 +446,8 @@ const OVERWRITE: Flag<CtlFlag> = Flag::switch(
     "go on where somebody else has pushed meanwhile",
     "Where somebody else has pushed between the look at an agent and the push, push over it.\n\
      Without it their set stays, and you are told whose it is.",
-);
+)
+.common();
 
 const TAKE_OVER: Flag<CtlFlag> = Flag::switch(
     CtlFlag::TakeOver,
@@ -470,7 +472,8 @@ const NO_WAIT: Flag<CtlFlag> = Flag::switch(
     "do not wait for a reload that is put off",
     "Where an agent puts the reload off, because the last one is not long ago, return at once.\n\
      The agent then counts as not converged.",
-);
+)
+.common();
 
 const TIMEOUT: Flag<CtlFlag> = Flag::option(
     CtlFlag::Timeout,

@@ -57,6 +57,7 @@
 //!
 //! An unknown key is refused with the list of known ones.
 
+mod json;
 mod keywords;
 pub(crate) mod ops;
 mod record;

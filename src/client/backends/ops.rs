@@ -17,10 +17,6 @@ use crate::format::field;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::state::RuntimeInventory;
 
-/// What a delete's sessions get before they are cut, in milliseconds: the longest that
-/// the contract lets a controller ask for.
-const GRACE_MS: i64 = 30_000;
-
 /// Balancing that takes servers in and out at runtime.
 const DYNAMIC: [&str; 4] = ["roundrobin", "leastconn", "first", "random"];
 
@@ -247,10 +243,8 @@ impl<'a> Composer<'a> {
         for server in &backend.servers {
             self.ops.leave.extend(remove(name, server));
         }
-        self.ops.remove.push(Op {
-            timeout_ms: Some(GRACE_MS),
-            ..of(OpKind::WaitBeRemovable, name)
-        });
+        // How long its sessions may take is the agent's to say (`--delete-grace`).
+        self.ops.remove.push(of(OpKind::WaitBeRemovable, name));
         self.ops.remove.push(of(OpKind::BackendDel, name));
         self.ops.notes.push(format!("backend {name} is removed"));
     }
@@ -502,10 +496,7 @@ fn add(backend: &str, server: &Server) -> Vec<Op> {
 fn remove(backend: &str, server: &Server) -> [Op; 3] {
     [
         on(OpKind::ServerDisable, backend, server),
-        Op {
-            timeout_ms: Some(GRACE_MS),
-            ..on(OpKind::WaitSrvRemovable, backend, server)
-        },
+        on(OpKind::WaitSrvRemovable, backend, server),
         on(OpKind::ServerDel, backend, server),
     ]
 }

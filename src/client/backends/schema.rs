@@ -135,7 +135,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
 /// Reads and checks; `name` is the file's path, for messages.
 pub(super) fn read(name: &str, source: &[u8]) -> Result<Records, DeclaredError> {
     let file: File = serde_json::from_slice(source).map_err(|source| DeclaredError {
-        words: format!("{name}: {source}"),
+        words: format!("{name}: {}", super::json::words(&source)),
         source: Some(source),
     })?;
     let fail = |words: String| DeclaredError {
@@ -167,9 +167,12 @@ fn fold(
     let Some(profile) = profiles.get(&given.profile) else {
         let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
         return Err(format!(
-            "there is no profile {:?} in {BACKENDS_FILE} (known: {}); declare it, `{{}}` is enough",
+            "there is no profile {:?} in {BACKENDS_FILE} ({}); declare it, `{{}}` is enough",
             given.profile,
-            known.join(", ")
+            match known.as_slice() {
+                [] => "none is declared".to_owned(),
+                known => format!("there are {}", known.join(", ")),
+            }
         ));
     };
     let mode = given.mode.or_else(|| profile.mode.clone());

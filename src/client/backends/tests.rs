@@ -135,23 +135,23 @@ fn every_rule_of_the_file_is_told() {
         server(json!({"name": "s", "address": "1.2.3.4", "port": 1, "keywords": [text]}))
     };
     let table = [
-        (json!({"backends": {}}), "missing field `version`"),
+        (json!({"backends": {}}), "the key \"version\" is missing"),
         (json!({"version": 2, "backends": {}}), "version is 2"),
         (
             json!({"version": 1, "backend": {}}),
-            "unknown field `backend`, expected one of `version`, `profiles`, `backends`",
+            "there is no key \"backend\" here; there are version, profiles, backends",
         ),
         (
             with("servres", json!([])),
-            "expected one of `profile`, `mode`, `guid`, `balance`, `hash_type`, `lines`, `servers`",
+            "there are profile, mode, guid, balance, hash_type, lines, servers",
         ),
         (
             server(json!({"name": "s", "adress": "x"})),
-            "expected one of `name`, `address`, `port`, `weight`, `state`, `keywords`",
+            "there are name, address, port, weight, state, keywords",
         ),
         (
             json!({"version": 1, "profiles": {"q": {}}, "backends": {"b": {"profile": "p"}}}),
-            "no profile \"p\" in backends.json (known: q)",
+            "no profile \"p\" in backends.json (there are q)",
         ),
         (
             json!({"version": 1, "profiles": {"p": {}}, "backends": {"b": {"profile": "p"}}}),

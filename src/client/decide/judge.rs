@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::meaning::means;
+use super::mentions::can_be_found;
 use super::names::{COMPANIONS, Use, alias, companion_of, near, uses};
 use super::phases::Phases;
 use super::record::{Record, skeleton};
@@ -26,6 +27,8 @@ pub enum Why {
     UnknownBaseline,
     /// Its worker is not known to run what is applied.
     UnknownWorker,
+    /// The worker did not answer its agent.
+    NoAnswer,
     /// Something went wrong, and a reload is what ends that.
     Degraded,
     /// The agent speaks another version of the contract.
@@ -233,6 +236,9 @@ impl Judge<'_> {
                 format!("{}, so no runtime command can name it", fault.words),
             );
         }
+        if let Some(text) = self.otherwise(path, one) {
+            return Found::reload(Why::SeveralUses, text);
+        }
         let fits = matches!(
             (one, entry.kind),
             (Use::Map, FileKind::Map)
@@ -271,12 +277,37 @@ impl Judge<'_> {
                 None => self.certificate(entry),
             },
             Use::Ca => self.authority(entry),
+            Use::Acl => Found::reload(
+                Why::OnlyAtStart,
+                "it holds patterns of an ACL, which HAProxy reads only when it starts",
+            ),
             Use::Crl => Found::reload(
                 Why::Crl,
                 "it is a revocation list, which is not changed at runtime",
             ),
             Use::CrtList => self.crt_list(entry, difference.held),
         }
+    }
+
+    /// Another use of the file, by the text of the set, which no command would reach.
+    fn otherwise(&self, path: &str, one: Use) -> Option<String> {
+        match one {
+            Use::Map | Use::Cert | Use::Ca | Use::CrtList => {}
+            // Reloaded anyway, for a reason of their own.
+            Use::Acl | Use::Crl => return None,
+        }
+        if !can_be_found(path) {
+            return Some(
+                "its name holds characters by which it cannot be told whether the configuration uses it for something else too".to_owned(),
+            );
+        }
+        let other = self.set.mentions().other_use(path, one, self.set)?;
+        Some(format!(
+            "line {} of {} uses it, or may use it, for something else than a {}, and that changes only when HAProxy starts",
+            other.line,
+            other.file,
+            one.word()
+        ))
     }
 
     /// A companion in the set, or one that is gone from it.
@@ -304,6 +335,15 @@ impl Judge<'_> {
             return Found::op("the certificate can be added at runtime");
         }
         if let Some((one, name)) = near(path, &self.state.runtime_inventory) {
+            if name.starts_with("virt@") {
+                return Found::reload(
+                    Why::NotInInventory,
+                    format!(
+                        "the running HAProxy has the {} {name}, which is in memory alone; if it reads this file it is as something else",
+                        one.word()
+                    ),
+                );
+            }
             return Found::reload(
                 Why::NotInInventory,
                 format!(

@@ -6,6 +6,7 @@ use crate::wire::state::RuntimeInventory;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Map,
+    Acl,
     Cert,
     Ca,
     Crl,
@@ -13,11 +14,19 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    pub(crate) const ALL: [Self; 5] = [Self::Map, Self::Cert, Self::Ca, Self::Crl, Self::CrtList];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Map,
+        Self::Acl,
+        Self::Cert,
+        Self::Ca,
+        Self::Crl,
+        Self::CrtList,
+    ];
 
     pub(crate) fn names(self, inventory: &RuntimeInventory) -> &[String] {
         match self {
             Self::Map => &inventory.maps,
+            Self::Acl => &inventory.acl_files,
             Self::Cert => &inventory.certs,
             Self::Ca => &inventory.ca_files,
             Self::Crl => &inventory.crl_files,
@@ -28,6 +37,7 @@ impl Use {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Map => "map",
+            Self::Acl => "ACL file",
             Self::Cert => "certificate",
             Self::Ca => "CA file",
             Self::Crl => "CRL file",
@@ -43,7 +53,7 @@ pub(crate) fn uses(path: &str, inventory: &RuntimeInventory) -> Vec<Use> {
 }
 
 /// A name that probably means the same file: the same without what stands in front, or
-/// in other letters.
+/// in other letters. Not an ACL's: no spelling makes one change at runtime.
 pub(crate) fn near<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<(Use, &'a str)> {
     let like = |name: &str| {
         let name = name.rsplit('@').next().unwrap_or(name);
@@ -57,7 +67,8 @@ pub(crate) fn near<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<(U
                 .is_some_and(|front| front.ends_with('/'))
             || name.eq_ignore_ascii_case(path)
     };
-    Use::ALL.into_iter().find_map(|one| {
+    let mut changed = Use::ALL.into_iter().filter(|one| *one != Use::Acl);
+    changed.find_map(|one| {
         let names = one.names(inventory);
         let found = names.iter().find(|name| *name != path && like(name))?;
         Some((one, found.as_str()))
@@ -75,6 +86,11 @@ pub(crate) fn alias<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<&
             true => plain
                 .strip_suffix(path)
                 .is_some_and(|front| front.is_empty() || front.ends_with('/')),
+            // Up from the base and down again: which directory that is, is not known.
+            false if plain.starts_with("../") => plain
+                .strip_suffix(path)
+                .and_then(|front| front.strip_suffix('/'))
+                .is_some_and(|front| !front.ends_with("..")),
             false => plain == path,
         }
     };
@@ -87,7 +103,7 @@ pub(crate) fn alias<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<&
 
 /// A name without what a file system passes over: empty components, `.`, and `..` with
 /// what it goes back on.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in name.split('/') {
         match part {
@@ -153,6 +169,8 @@ mod tests {
             ("maps/host.map", false),
             ("virt@maps/host.map", false),
             ("../maps/host.map", false),
+            ("../../maps/host.map", false),
+            ("../haproxy/maps/host.map", true),
             ("other/maps/host.map", false),
             ("/etc/xmaps/host.map", false),
             ("maps/Host.map", false),

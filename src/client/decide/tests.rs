@@ -9,7 +9,7 @@ use crate::client::fileset::FileSetOptions;
 use crate::http::basic::base64;
 use crate::wire::digest::{ContentHash, Digest};
 use crate::wire::manifest::Token;
-use crate::wire::state::{Degraded, Haproxy, PendingDeletes, RuntimeInventory};
+use crate::wire::state::{Degraded, Haproxy, PendingDeletes, RuntimeInventory, WorkerAnswer};
 
 const CERT: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nKKKK\n-----END EC PRIVATE KEY-----\n";
@@ -32,6 +32,8 @@ fn site() -> Files {
         ("maps/blocked.acl", "10.0.0.1\n".to_owned()),
         ("maps/alias.map", "x y\n".to_owned()),
         ("twice.pem", pem(3)),
+        ("maps/both.map", "a one\n".to_owned()),
+        ("lists/known.acl", "10.0.0.1\n".to_owned()),
     ]
     .into_iter()
     .map(|(path, text)| (path.to_owned(), text.into_bytes()))
@@ -45,8 +47,10 @@ fn inventory() -> RuntimeInventory {
         maps: names(&[
             "/etc/haproxy/maps/alias.map",
             "maps/big.map",
+            "maps/both.map",
             "maps/host.map",
         ]),
+        acl_files: names(&["lists/known.acl", "maps/both.map"]),
         certs: names(&["certs/a.pem", "certs/pair.pem", "twice.pem"]),
         ca_files: names(&["ca/clients.pem", "twice.pem"]),
         crl_files: names(&["ca/gone.crl"]),
@@ -83,12 +87,14 @@ fn applied(set: &FileSet, version: &str) -> State {
             worker_pid: 7,
             worker_start_time_unix_micros: 7,
         },
+        worker: None,
         generation: 3,
         applied_plan_id: set.plan_id().into(),
         running_plan_id: set.plan_id().into(),
         worker_ops_plan_id: set.plan_id().into(),
         applied_token: Token::default(),
         lkg_plan_id: set.plan_id().into(),
+        reserved_paths: Vec::new(),
         applied_plan_stored: true,
         files: files.collect(),
         runtime_inventory: inventory(),
@@ -255,6 +261,18 @@ fn a_state_that_is_no_baseline_is_a_full_reload() {
             },
             Why::Degraded,
             "since T something is wrong that a reload ends: disk full",
+            true,
+        ),
+        (
+            |s| {
+                s.worker = Some(WorkerAnswer {
+                    answers: false,
+                    since: "T".into(),
+                    reason: Some("connection refused".into()),
+                });
+            },
+            Why::NoAnswer,
+            "HAProxy has not answered since T: connection refused",
             true,
         ),
         (

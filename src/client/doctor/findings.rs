@@ -28,7 +28,9 @@ impl Findings {
         };
         for entry in set.files() {
             this.name(&entry, set, state);
+            this.otherwise(&entry, set, state);
         }
+        this.silent(state);
         this.missing(set, state);
         this.skipped(set);
         this.version(set, state);
@@ -112,6 +114,19 @@ impl Findings {
             return;
         }
         if let Some((one, name)) = near(path, &state.runtime_inventory) {
+            if name.starts_with("virt@") {
+                self.add(
+                    Severity::Warning,
+                    at,
+                    "other_spelling",
+                    format!(
+                        "the running configuration has the {} {name}, which is in memory alone and reads no file",
+                        one.word()
+                    ),
+                    format!("write {path} there to have the file read, or remove the file"),
+                );
+                return;
+            }
             self.add(
                 Severity::Warning,
                 at,
@@ -124,7 +139,7 @@ impl Findings {
                     "write {path} there, with `default-path origin DIRECTORY` in the global section{}",
                     match one {
                         Use::Cert | Use::Ca | Use::Crl => " and without crt-base and ca-base",
-                        Use::Map | Use::CrtList => "",
+                        Use::Map | Use::Acl | Use::CrtList => "",
                     }
                 ),
             );
@@ -141,6 +156,53 @@ impl Findings {
         }
     }
 
+    /// Whether something else was made of what a command could change.
+    fn otherwise(&mut self, entry: &Entry<'_>, set: &FileSet, state: &State) {
+        let path = entry.path.as_str();
+        let at = (Some(entry.path), None);
+        match uses(path, &state.runtime_inventory).as_slice() {
+            [Use::Acl] => self.add(
+                Severity::Note,
+                at,
+                "acl_file",
+                "it holds patterns of an ACL, so a change of it takes a reload",
+                "a map instead of it (`map(FILE) -m found`) changes without one",
+            ),
+            [one @ (Use::Map | Use::Cert | Use::Ca | Use::CrtList)] => {
+                let Some(other) = set.mentions().other_use(path, *one, set) else {
+                    return;
+                };
+                self.add(
+                    Severity::Note,
+                    at,
+                    "used_otherwise",
+                    format!(
+                        "line {} of {} uses it, or may use it, for something else than a {}, so a change of it takes a reload",
+                        other.line,
+                        other.file,
+                        one.word()
+                    ),
+                    "give that use a copy of its own under another name",
+                );
+            }
+            several => {
+                if let [one, other, ..] = several {
+                    self.add(
+                        Severity::Note,
+                        at,
+                        "used_otherwise",
+                        format!(
+                            "the running HAProxy has it as {} and as {}, so a change of it takes a reload",
+                            one.word(),
+                            other.word()
+                        ),
+                        "give one of them a copy of its own under another name",
+                    );
+                }
+            }
+        }
+    }
+
     fn size(&mut self, entry: &Entry<'_>) {
         let room = payload::room(entry.path.as_str());
         if let Err(fault) = pem::certificate(entry.content, room) {
@@ -153,6 +215,19 @@ impl Findings {
                     "leave certificates out of the chain that clients have anyway, such as the root",
                 );
             }
+        }
+    }
+
+    fn silent(&mut self, state: &State) {
+        if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
+            let reason = silent.reason.as_deref().unwrap_or("its socket is silent");
+            self.add(
+                Severity::Error,
+                (None, None),
+                "no_answer",
+                format!("HAProxy has not answered since {}: {reason}", silent.since),
+                "start it, as a master (-W) with the sockets that the agent was told",
+            );
         }
     }
 

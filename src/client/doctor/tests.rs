@@ -36,12 +36,14 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
             version: "3.0.11".into(),
             ..Haproxy::default()
         },
+        worker: None,
         generation: 1,
         applied_plan_id: "p".into(),
         running_plan_id: "p".into(),
         worker_ops_plan_id: "p".into(),
         applied_token: Token::default(),
         lkg_plan_id: "p".into(),
+        reserved_paths: Vec::new(),
         applied_plan_stored: false,
         files: files.collect(),
         runtime_inventory: inventory,
@@ -91,6 +93,7 @@ fn of_content(path: &str, text: &str) -> Vec<String> {
         maps: all(&[FileKind::Map]),
         certs: all(&[FileKind::Cert]),
         ca_files: Vec::new(),
+        acl_files: Vec::new(),
         crl_files: Vec::new(),
         crt_lists: all(&[FileKind::Crtlist]),
     };
@@ -226,6 +229,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
         ("maps/abs.map", "k v\n"),
         ("maps/odd name.map", "k v\n"),
         ("maps/unused.map", "k v\n"),
+        ("maps/memory.map", "k v\n"),
         ("maps/new.map", "k v\n"),
         ("certs/based.pem", &format!("{CERT}{KEY}")),
         ("maps/good.map~", "k v\n"),
@@ -238,9 +242,11 @@ fn names_that_the_running_configuration_spells_otherwise() {
             "maps/good.map",
             "maps/odd name.map",
             "maps/gone.map",
+            "virt@maps/memory.map",
         ]),
         certs: names(&["/etc/haproxy/certs/based.pem"]),
         ca_files: Vec::new(),
+        acl_files: Vec::new(),
         crl_files: Vec::new(),
         crt_lists: Vec::new(),
     };
@@ -260,6 +266,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
             "warning other_spelling maps/abs.map",
             "warning missing maps/gone.map",
             "warning left_over maps/good.map~",
+            "warning other_spelling maps/memory.map",
             "note name_for_no_command maps/odd name.map",
             "note not_loaded maps/unused.map",
         ]
@@ -283,6 +290,43 @@ fn names_that_the_running_configuration_spells_otherwise() {
         !seen
             .iter()
             .any(|text| text.contains("spelling") || text.contains("not_loaded"))
+    );
+}
+
+/// Each of them costs a reload that another name would save.
+#[test]
+fn files_that_have_another_use() {
+    let config = "frontend f\n  http-request return file maps/page.map\n  use_backend %[path,map(maps/page.map)]\n";
+    let set = set(&[
+        ("haproxy.cfg", config),
+        ("maps/page.map", "k v\n"),
+        ("maps/plain.map", "k v\n"),
+        ("maps/both.map", "k v\n"),
+        ("lists/a.acl", "k\n"),
+    ]);
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    let inventory = RuntimeInventory {
+        maps: names(&["maps/both.map", "maps/page.map", "maps/plain.map"]),
+        acl_files: names(&["lists/a.acl", "maps/both.map"]),
+        ..RuntimeInventory::default()
+    };
+    let state = state(&set, inventory);
+    assert_eq!(
+        shown(&set, &state),
+        [
+            "note acl_file lists/a.acl",
+            "note used_otherwise maps/both.map",
+            "note used_otherwise maps/page.map",
+        ]
+    );
+    let found = doctor(&set, &state);
+    assert!(
+        found[1].text.contains("as map and as ACL file"),
+        "{found:#?}"
+    );
+    assert!(
+        found[2].text.contains("line 2 of haproxy.cfg"),
+        "{found:#?}"
     );
 }
 

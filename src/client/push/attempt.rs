@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Read};
 
 use crate::client::client::Part;
-use crate::client::decide::{Change, Decision, PLAN_SCHEMA_VERSION};
+use crate::client::decide::{Change, Decision, PLAN_SCHEMA_VERSION, pushed_by};
 use crate::client::error::{Error, Refused, Transport};
 use crate::client::fileset::Entry;
 use crate::http::client::Error as HttpError;
@@ -149,6 +149,11 @@ impl Push<'_> {
         outcome
     }
 
+    /// Who pushed what is applied; the plan beside their set may say it.
+    fn by(&self) -> Option<String> {
+        pushed_by(&self.client.state(WITH_PLAN).ok()?)
+    }
+
     /// The fence does not say who it was; the plan beside their set may.
     fn overtaken(&self, conflict: &Conflict) -> PushError {
         match self.client.state(WITH_PLAN) {
@@ -178,7 +183,8 @@ impl Push<'_> {
             }
             ConflictReason::PrevMismatch => Err(self.overtaken(conflict)),
             ConflictReason::StaleEpoch if self.options.take_over => {
-                self.epoch = Epoch::AtLeast(raise(manifest.token.leader_epoch, self.raises));
+                let ours = manifest.token.leader_epoch;
+                self.epoch = Epoch::AtLeast(above(conflict, ours, self.raises));
                 self.raises += 1;
                 Ok(Reaction::Again(
                     "a newer leader has spoken and is overruled",
@@ -186,8 +192,10 @@ impl Push<'_> {
             }
             ConflictReason::StaleEpoch => Err(PushError::Stale {
                 epoch: manifest.token.leader_epoch,
+                highest_epoch: conflict.highest_epoch,
                 applied_plan_id: conflict.applied_plan_id.clone(),
                 applied_token: conflict.applied_token,
+                by: self.by(),
             }),
             ConflictReason::UnknownBaseline => {
                 self.force = true;
@@ -245,8 +253,16 @@ pub(super) fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// An epoch above one that was refused. The one that was met is not told: it is above
-/// ours, and mostly the next one.
+/// An epoch above the highest that the agent has accepted.
+pub(super) fn above(conflict: &Conflict, ours: u64, raises: u32) -> u64 {
+    match conflict.highest_epoch {
+        Some(highest) => highest.saturating_add(1),
+        None => raise(ours, raises),
+    }
+}
+
+/// An epoch above one that was refused, by an agent that does not tell which it has met:
+/// it is above ours, and mostly the next one.
 pub(super) fn raise(epoch: u64, raises: u32) -> u64 {
     epoch.saturating_add(1 << (10 * raises).min(40))
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::client::Error;
 use crate::client::decide::pushed_by;
+use crate::client::error::short;
 use crate::wire::manifest::Token;
 use crate::wire::result::{ApplyResult, ConflictReason};
 use crate::wire::state::State;
@@ -32,19 +33,25 @@ pub enum PushError {
     Stale {
         /// Ours.
         epoch: u64,
+        /// The least that would pass, where the agent tells.
+        highest_epoch: Option<u64>,
         /// What is applied.
         applied_plan_id: String,
-        /// By whom; its epoch may be lower than the one that was met.
+        /// By which push; its epoch may be lower than the one that was met.
         applied_token: Token,
+        /// By whom, if they said.
+        by: Option<String>,
     },
     /// The agent refused the set, or HAProxy did, and the last known good one serves.
-    /// Mend what [`ApplyResult::error`] names, then push again.
+    /// What to do depends on the sort of it, see [`Refusal`](super::Refusal).
     Nack(Box<ApplyResult>),
     /// The set was written and its reload has been due, but the worker does not run
-    /// it: read the state.
+    /// it, or does not answer: read the state.
     NotRunning {
         /// What the worker runs.
         running_plan_id: String,
+        /// HAProxy does not answer the agent.
+        silent: bool,
         /// Why, as far as the agent says.
         reason: Option<String>,
     },
@@ -53,6 +60,8 @@ pub enum PushError {
     StillPending {
         /// RFC 3339.
         due: String,
+        /// Why it cannot be asked for, where the agent has tried.
+        reason: Option<String>,
     },
     /// Every round met another obstacle. Push again once it is quiet.
     NoEnd,
@@ -108,7 +117,7 @@ impl fmt::Display for PushError {
                 }
                 match applied_plan_id.as_str() {
                     "" => write!(f, "what is applied now is not known")?,
-                    id => write!(f, "plan {id} is applied now")?,
+                    id => write!(f, "plan {} is applied now", short(id))?,
                 }
                 write!(
                     f,
@@ -118,13 +127,34 @@ impl fmt::Display for PushError {
             }
             Self::Stale {
                 epoch,
+                highest_epoch,
                 applied_plan_id,
                 applied_token,
-            } => write!(
-                f,
-                "a newer leader has spoken to this agent: epoch {epoch} is too low; plan {applied_plan_id:?} of epoch {} is applied",
-                applied_token.leader_epoch
-            ),
+                by,
+            } => {
+                write!(
+                    f,
+                    "a newer leader has spoken to this agent: epoch {epoch} is too low"
+                )?;
+                if let Some(highest) = highest_epoch {
+                    write!(f, ", {highest} was the highest")?;
+                }
+                match applied_plan_id.as_str() {
+                    "" => write!(f, "; what is applied is not known"),
+                    id => {
+                        write!(
+                            f,
+                            "; plan {} of epoch {} is applied",
+                            short(id),
+                            applied_token.leader_epoch
+                        )?;
+                        match by {
+                            Some(by) => write!(f, ", pushed by {by}"),
+                            None => Ok(()),
+                        }
+                    }
+                }
+            }
             Self::Nack(result) => {
                 // HAProxy's words are several lines and come last.
                 let remembered = match is_remembered(result) {
@@ -145,6 +175,7 @@ impl fmt::Display for PushError {
             }
             Self::NotRunning {
                 running_plan_id,
+                silent: _,
                 reason,
             } => {
                 match running_plan_id.as_str() {
@@ -152,17 +183,27 @@ impl fmt::Display for PushError {
                         f,
                         "the set is on disk, but what the worker runs is not known"
                     )?,
-                    id => write!(f, "the set is on disk, but the worker runs plan {id}")?,
+                    id => write!(
+                        f,
+                        "the set is on disk, but the worker runs plan {}",
+                        short(id)
+                    )?,
                 }
                 match reason {
                     Some(reason) => write!(f, ": {reason}"),
                     None => Ok(()),
                 }
             }
-            Self::StillPending { due } => write!(
-                f,
-                "the set is on disk, and its reload, due at {due}, has not run yet"
-            ),
+            Self::StillPending { due, reason } => {
+                write!(
+                    f,
+                    "the set is on disk, and its reload, due at {due}, has not run yet"
+                )?;
+                match reason {
+                    Some(reason) => write!(f, ": {reason}"),
+                    None => Ok(()),
+                }
+            }
             Self::NoEnd => write!(f, "every round met another obstacle"),
         }
     }

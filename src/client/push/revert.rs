@@ -1,12 +1,13 @@
 //! Back to the last known good set.
 
 use crate::client::client::{Client, StateRead};
+use crate::client::decide::pushed_by;
 use crate::client::error::Error;
 use crate::wire::manifest::{Manifest, Mode, Token};
 use crate::wire::result::{ApplyResult, Conflict, ConflictReason};
 use crate::wire::state::State;
 
-use super::attempt::{is_lost, raise, sequence_above};
+use super::attempt::{above, is_lost, sequence_above};
 use super::{MAX_ROUNDS, PushError};
 
 /// Puts the agent's last known good set back and reloads it, whatever is applied: a
@@ -26,13 +27,16 @@ pub fn revert(client: &Client, epoch: u64, take_over: bool) -> Result<ApplyResul
             Ok(result) => return Err(PushError::Nack(Box::new(result))),
             Err(Error::Conflict(conflict)) if is_stale(&conflict) => {
                 if !take_over {
+                    let with_plan = client.state(super::WITH_PLAN).ok();
                     return Err(PushError::Stale {
                         epoch,
+                        highest_epoch: conflict.highest_epoch,
                         applied_plan_id: conflict.applied_plan_id.clone(),
                         applied_token: conflict.applied_token,
+                        by: with_plan.as_ref().and_then(pushed_by),
                     });
                 }
-                epoch = raise(epoch, raises);
+                epoch = above(&conflict, epoch, raises);
             }
             Err(error) if is_lost(&error) => return looked_up(client, &manifest, error),
             Err(error) => return Err(error.into()),

@@ -7,11 +7,11 @@ use crate::client::decide::Decision;
 use crate::client::error::Error;
 use crate::http::client::{Error as HttpError, after};
 use crate::wire::manifest::Manifest;
-use crate::wire::result::{ApplyResult, ResultMode};
+use crate::wire::result::{ApplyResult, ResultMode, UNREACHABLE};
 use crate::wire::state::State;
 
 use super::attempt::Reaction;
-use super::{Outcome, Push, PushError, Pushed, Step};
+use super::{Outcome, Push, PushError, Pushed, Step, is_silent};
 
 /// Between two looks at an agent that waits or is away: the first, and the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
@@ -41,6 +41,13 @@ impl Push<'_> {
             // Files alone may land while an earlier reload still waits.
             return self.settle(round, manifest, decision, Some(result));
         }
+        if self.options.look && matches!(result.mode, ResultMode::FileOnly | ResultMode::Noop) {
+            // Nothing was asked of HAProxy, so nothing says that it is there.
+            let state = self.client.state(StateRead::default())?;
+            if is_silent(&state) {
+                return Err(not_running(&state));
+            }
+        }
         Ok(self.done(round, Outcome::Applied, decision, Some(result)))
     }
 
@@ -55,6 +62,7 @@ impl Push<'_> {
     ) -> Result<Reaction, PushError> {
         let until = after(self.options.wait);
         let mut told = false;
+        let mut stuck: Option<String> = None;
         let mut pause = FIRST_LOOK;
         loop {
             let state = match self.client.state(StateRead::default()) {
@@ -73,12 +81,19 @@ impl Push<'_> {
             if state.applied_plan_id != manifest.plan_id || state.applied_token != manifest.token {
                 return Err(PushError::overtaken(&state));
             }
+            let reason = unasked(&state);
             if self.options.wait.is_zero() {
-                return Ok(self.done(round, Outcome::Pending { due }, decision, result));
+                let outcome = Outcome::Pending { due, reason };
+                return Ok(self.done(round, outcome, decision, result));
             }
             if Instant::now() >= until {
-                return Err(PushError::StillPending { due });
+                return Err(PushError::StillPending { due, reason });
             }
+            if reason.is_some() && reason != stuck {
+                let reason = reason.as_deref().unwrap_or_default();
+                (self.watch)(&Step::Stuck { reason });
+            }
+            stuck = reason;
             if !told {
                 (self.watch)(&Step::Waiting { due: &due });
                 told = true;
@@ -100,10 +115,7 @@ impl Push<'_> {
             return Err(PushError::overtaken(state));
         }
         if !ours || state.worker_ops_plan_id != manifest.plan_id {
-            return Err(PushError::NotRunning {
-                running_plan_id: state.running_plan_id.clone(),
-                reason: state.degraded.as_ref().map(|d| d.reason.clone()),
-            });
+            return Err(not_running(state));
         }
         Ok(())
     }
@@ -170,6 +182,29 @@ impl Push<'_> {
             rounds: round,
             sent: self.sent,
         }))
+    }
+}
+
+/// Why the reload that waits cannot be asked for, where the agent has tried.
+fn unasked(state: &State) -> Option<String> {
+    let degraded = state.degraded.as_ref()?;
+    let tried = degraded.reason.starts_with(UNREACHABLE);
+    tried.then(|| degraded.reason.clone())
+}
+
+fn not_running(state: &State) -> PushError {
+    let worker = state.worker.as_ref().filter(|worker| !worker.answers);
+    let silent = worker.map(|worker| {
+        let reason = worker.reason.as_deref().unwrap_or("its socket is silent");
+        format!("HAProxy does not answer: {reason}")
+    });
+    PushError::NotRunning {
+        running_plan_id: match silent {
+            Some(_) => String::new(),
+            None => state.running_plan_id.clone(),
+        },
+        silent: silent.is_some(),
+        reason: silent.or_else(|| state.degraded.as_ref().map(|d| d.reason.clone())),
     }
 }
 

@@ -445,11 +445,12 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn wait(&mut self, at: usize, timeout_ms: u64, what: &str) -> Result<(), Fault> {
+    fn wait(&mut self, at: usize, timeout_ms: Option<u64>, what: &str) -> Result<(), Fault> {
         if self.plan.absorbed.contains(&at) {
             return Ok(());
         }
         let ms = timeout_ms
+            .unwrap_or(MAX_INLINE_WAIT_MS)
             .min(MAX_INLINE_WAIT_MS)
             .min(self.wait_left_ms)
             .max(1);
@@ -533,8 +534,9 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The object is wanted again.
+    /// The object is wanted again, whoever gave it up: this batch or one before.
     fn cancel(&mut self, key: &Key) {
+        self.deferred.retain(|(_, request)| request.key != *key);
         if self.queued.remove(key) {
             self.cancels.push(key.clone());
         }

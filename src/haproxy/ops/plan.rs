@@ -60,11 +60,11 @@ impl Deletes {
                     backend,
                     timeout_ms,
                 } => this.absorb(at, next_delete.get(&backend_key(backend)), |asked| {
-                    asked.timeout_ms.get_or_insert(*timeout_ms);
+                    asked.timeout_ms = asked.timeout_ms.or(*timeout_ms);
                 }),
                 TypedOp::WaitServer { server, timeout_ms } => {
                     this.absorb(at, next_delete.get(&server_key(server)), |asked| {
-                        asked.timeout_ms.get_or_insert(*timeout_ms);
+                        asked.timeout_ms = asked.timeout_ms.or(*timeout_ms);
                     });
                 }
                 TypedOp::ShutdownSessions(server) => {

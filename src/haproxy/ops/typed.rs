@@ -17,9 +17,10 @@ pub(crate) enum TypedOp {
     BackendPublish(Name),
     BackendUnpublish(Name),
     BackendDel(Name),
+    /// Without a time, of a delete later in the batch, the configured grace stands.
     WaitBackend {
         backend: Name,
-        timeout_ms: u64,
+        timeout_ms: Option<u64>,
     },
     ServerAdd {
         server: ServerRef,
@@ -46,7 +47,7 @@ pub(crate) enum TypedOp {
     },
     WaitServer {
         server: ServerRef,
-        timeout_ms: u64,
+        timeout_ms: Option<u64>,
     },
     ShutdownSessions(ServerRef),
     ServerDel(ServerRef),
@@ -276,8 +277,8 @@ fn key(op: &Op) -> Result<Word, Fault> {
     field::map_key(required("key", op.key.as_deref())?)
 }
 
-fn timeout(op: &Op) -> Result<u64, Fault> {
-    field::timeout(*required("timeout_ms", op.timeout_ms.as_ref())?)
+fn timeout(op: &Op) -> Result<Option<u64>, Fault> {
+    op.timeout_ms.map(field::timeout).transpose()
 }
 
 /// Host names are refused: HAProxy takes them at runtime and leaves the server without

@@ -58,6 +58,11 @@ const HELP: &[(&str, &str)] = &[
     ),
     ("lose-baseline", "it does not know what is applied"),
     ("restart-haproxy", "another worker runs"),
+    (
+        "silence WORDS...",
+        "the worker does not answer, says the state",
+    ),
+    ("wake", "it answers again"),
 ];
 
 pub(super) fn control(agent: &FakeAgent, line: &str) -> String {
@@ -139,6 +144,8 @@ fn obey(agent: &FakeAgent, line: &str) -> Result<Option<Value>, String> {
         }
         "lose-baseline" => agent.lose_baseline(),
         "restart-haproxy" => agent.restart_haproxy(),
+        "silence" => agent.silence_worker(some(rest)?),
+        "wake" => agent.wake_worker(),
         other => return Err(format!("{other:?} is no knob; help lists them")),
     }
     Ok(None)

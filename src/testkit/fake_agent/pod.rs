@@ -84,6 +84,8 @@ struct Remembered {
 /// The agent's memory.
 #[derive(Debug)]
 pub(super) struct Pod {
+    /// Names that no manifest may have, sorted.
+    pub(super) reserved: Vec<String>,
     /// The main configuration file.
     pub(super) config: ManifestPath,
     /// Owned paths.
@@ -118,6 +120,7 @@ pub(super) struct Pod {
 impl Pod {
     pub(super) fn new(config: ManifestPath, version: &str) -> Self {
         Self {
+            reserved: Vec::new(),
             config,
             owned: BTreeMap::new(),
             disk: BTreeMap::new(),
@@ -157,12 +160,14 @@ impl Pod {
             },
             features: Vec::new(),
             haproxy: self.worker.haproxy(),
+            worker: Some(self.worker.answer()),
             generation: self.generation,
             applied_plan_id: self.applied.clone(),
             running_plan_id: self.running.clone(),
             worker_ops_plan_id: self.worker_ops.clone(),
             applied_token: self.token,
             lkg_plan_id: self.lkg.clone(),
+            reserved_paths: self.reserved.clone(),
             applied_plan_stored: blob.is_some(),
             files: self.files(),
             runtime_inventory: self.worker.inventory(),
@@ -230,7 +235,7 @@ impl Pod {
         let expected = manifest.expected_worker_ops_plan_id.as_deref();
         if !manifest.in_place_ops.is_empty()
             && would_wait
-            && expected != Some(self.worker_ops.as_str())
+            && (self.worker_ops.is_empty() || expected != Some(self.worker_ops.as_str()))
         {
             return refuse(ConflictReason::WorkerOpsMismatch);
         }
@@ -245,6 +250,7 @@ impl Pod {
             running_plan_id: self.running.clone(),
             worker_ops_plan_id: self.worker_ops.clone(),
             lkg_plan_id: self.lkg.clone(),
+            highest_epoch: Some(self.epoch),
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::clock::{Clock as _, SystemClock};
 use crate::wire::manifest::FileKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::state::{Haproxy, PendingDeletes, RuntimeInventory};
+use crate::wire::state::{Haproxy, PendingDeletes, RuntimeInventory, WorkerAnswer};
 
 use super::pod::{Content, Owned};
 
@@ -39,6 +39,7 @@ pub(super) struct Worker {
     shown: RuntimeInventory,
     pub(super) servers: BTreeSet<String>,
     pub(super) backends: BTreeSet<String>,
+    answer: WorkerAnswer,
 }
 
 impl Worker {
@@ -51,9 +52,28 @@ impl Worker {
             shown: RuntimeInventory::default(),
             servers: BTreeSet::new(),
             backends: BTreeSet::new(),
+            answer: WorkerAnswer {
+                answers: true,
+                since: SystemClock.wall().rfc3339(),
+                reason: None,
+            },
         };
         worker.refresh();
         worker
+    }
+
+    /// Whether it answers its socket.
+    pub(super) fn answer(&self) -> WorkerAnswer {
+        self.answer.clone()
+    }
+
+    /// It answers from now on, or does not and why.
+    pub(super) fn set_answer(&mut self, silent: Option<String>) {
+        if self.answer.answers != silent.is_none() {
+            self.answer.since = SystemClock.wall().rfc3339();
+        }
+        self.answer.answers = silent.is_none();
+        self.answer.reason = silent;
     }
 
     /// A new worker with these files; the deletes of the old one are void.
@@ -62,6 +82,7 @@ impl Worker {
         disk: &BTreeMap<ManifestPath, Content>,
         owned: &BTreeMap<ManifestPath, Owned>,
     ) {
+        self.set_answer(None);
         self.pid = self.pid.wrapping_add(1);
         self.started = now_micros().max(self.started + 1);
         self.servers.clear();
@@ -94,6 +115,7 @@ impl Worker {
         let fresh = RuntimeInventory {
             generation: self.shown.generation,
             maps: self.loaded.maps.keys().cloned().collect(),
+            acl_files: Vec::new(),
             certs: names(&self.loaded.certs),
             ca_files: names(&self.loaded.cas),
             crl_files: Vec::new(),

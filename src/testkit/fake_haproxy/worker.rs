@@ -49,6 +49,7 @@ impl Worker<'_> {
             ["show", "cli", "level", ..] => Reply::info("admin"),
             ["show", "info", rest @ ..] => self.info(rest.contains(&"float")),
             ["show", "map", ..] => maps::show(model, from(2)),
+            ["show", "acl"] => Reply::Plain("# id (file) description\n".to_owned()),
             ["show", "servers", "state", ..] => servers::show_state(model, from(3)),
             ["show", "backend", ..] => backends::show(model),
             ["show", "stat", ..] => self.stat(&model.frontends),

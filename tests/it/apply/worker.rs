@@ -42,6 +42,34 @@ fn a_restarted_haproxy_is_taken_over_again_by_one_reload() {
     }
 }
 
+/// HAProxy dies while the agent lives: within one look the state says that the worker does
+/// not answer, since when and why, an apply meets the same, and its return is told too.
+#[test]
+fn the_state_says_whether_the_worker_answers() {
+    let mut rig = Rig::applied(Version::V3_4);
+    let up = rig.agent.state()["worker"].clone();
+    assert_eq!(up["answers"], true, "{up:#}");
+    assert_eq!(up.get("reason"), None, "{up:#}");
+    rig.haproxy.kill();
+    let state = rig.until_state("the worker is missed", |state| {
+        state["worker"]["answers"] == false
+    });
+    let down = state["worker"].clone();
+    assert!(down["since"].as_str() > up["since"].as_str(), "{down:#}");
+    assert!(!down["reason"].as_str().unwrap().is_empty(), "{down:#}");
+    assert_eq!(state["applied_plan_id"], "p1", "disk still holds it");
+    assert_eq!(rig.agent.sample("haptic_agent_haproxy_up"), 0.0);
+    // It stays one outage, whoever looks.
+    let verified = rig.agent.state_with("?verify=1");
+    assert_eq!(verified["worker"]["since"], down["since"]);
+    rig.restart_haproxy();
+    let state = rig.until_state("the worker is back", |state| {
+        state["worker"]["answers"] == true && holds(&rig, state)
+    });
+    assert!(state["worker"]["since"].as_str() > down["since"].as_str());
+    assert_eq!(state["worker"].get("reason"), None);
+}
+
 /// The same, noticed by a reader that asks to verify: it is told the truth, and what the
 /// reader found does not keep the agent from repairing it.
 #[test]

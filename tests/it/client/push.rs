@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haptic_agent::client::{
     Cancel, Client, ClientConfig, Credentials, Epoch, Error, FileSet, FileSetOptions, Fleet,
-    Outcome, PushError, PushOptions, Pushed, Step, push, push_watched,
+    Outcome, PushError, PushOptions, Pushed, Refusal, Step, push, push_watched,
 };
 use haptic_agent::testkit::FakeAgent;
 use haptic_agent::testkit::fake_agent::{Break, Pacing, ReloadFault};
@@ -53,6 +53,63 @@ fn the_first_push_sends_all_and_the_same_again_sends_nothing() {
     let again = push(&client, &set, &options()).unwrap();
     assert_eq!((again.outcome, again.sent), (Outcome::Unchanged, 0));
     assert_eq!(agent.applies().len(), 1, "nothing was sent");
+}
+
+/// The agent's state may be some seconds old, so it is asked to look before anybody is told
+/// that nothing has to be done.
+#[test]
+fn unchanged_is_said_after_a_look() {
+    let agent = FakeAgent::start().unwrap();
+    let (client, set) = (client(&agent), set(&[("maps/a.map", b"a b\n")]));
+    push(&client, &set, &options()).unwrap();
+    agent
+        .write_behind("maps/a.map", Some(b"a edited\n"))
+        .unwrap();
+    let hasty = PushOptions {
+        look: false,
+        ..options()
+    };
+    let blind = push(&client, &set, &hasty).unwrap();
+    assert_eq!((blind.outcome, blind.rounds), (Outcome::Unchanged, 1));
+    let seen = push(&client, &set, &options()).unwrap();
+    assert_eq!((seen.outcome, seen.rounds), (Outcome::Applied, 1));
+    assert_eq!(agent.files()["maps/a.map"].as_ref(), b"a b\n");
+    let reads = agent.state_reads();
+    push(&client, &set, &options()).unwrap();
+    assert_eq!(agent.state_reads() - reads, 2, "one read, one look");
+}
+
+/// HAProxy is gone while its agent lives.
+#[test]
+fn a_worker_that_does_not_answer_is_no_success() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[("general/a", b"1")]), &options()).unwrap();
+    agent.silence_worker("connection refused");
+    agent.next_reload(ReloadFault::Unreachable("connection refused".to_owned()));
+    match push(&client, &set(&[("general/a", b"1")]), &options()) {
+        Err(PushError::Nack(result)) => assert_eq!(Refusal::of(&result), Some(Refusal::Unasked)),
+        other => panic!("{other:?}"),
+    }
+    // It is there again, with a reload.
+    let again = push(&client, &set(&[("general/a", b"1")]), &options()).unwrap();
+    assert_eq!(again.outcome, Outcome::Applied);
+
+    // It goes between the look and an apply that asks nothing of it.
+    let old = set(&[("maps/a.map", b"a b\n")]);
+    push(&client, &old, &options()).unwrap();
+    let silence = |step: &Step<'_>| {
+        if let Step::Decided(_) = step {
+            agent.silence_worker("connection refused");
+        }
+    };
+    let comment = set(&[("maps/a.map", b"# only a comment\na b\n")]);
+    match push_watched(&client, &comment, &options(), &silence) {
+        Err(error @ PushError::NotRunning { silent: true, .. }) => {
+            assert!(error.to_string().contains("connection refused"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -233,7 +290,11 @@ fn a_newer_leader_is_obeyed_unless_overruled() {
     };
     let pushed = push(&client, &mine, &overrule).unwrap();
     assert_eq!(pushed.outcome, Outcome::Applied);
-    assert!(agent.state().applied_token.leader_epoch >= 9);
+    assert_eq!(
+        agent.state().applied_token.leader_epoch,
+        10,
+        "nothing is guessed"
+    );
 }
 
 /// A leader that was deposed must not take its successor's epoch from the state.

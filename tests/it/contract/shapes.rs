@@ -89,6 +89,7 @@ fn is_inventory(what: &str, value: &Value) {
     let always = [
         ("generation", "uint"),
         ("maps", "strings"),
+        ("acl_files", "strings"),
         ("certs", "strings"),
         ("ca_files", "strings"),
         ("crl_files", "strings"),
@@ -202,12 +203,15 @@ fn is_state(value: &Value) {
         ("worker_ops_plan_id", "string"),
         ("applied_token", "object"),
         ("lkg_plan_id", "string"),
+        ("reserved_paths", "strings"),
         ("applied_plan_stored", "bool"),
         ("files", "object"),
         ("runtime_inventory", "object"),
         ("pending_deletes", "object"),
     ];
     let sometimes = [
+        // Beyond the contract's list: whether the worker answers, since when, else why not.
+        ("worker", "object"),
         ("applied_plan", "string"),
         ("reload_pending_at", "nanos"),
         ("last_apply", "object"),
@@ -220,6 +224,10 @@ fn is_state(value: &Value) {
     assert_eq!(value["agent_ops"].as_array().unwrap().len(), 24);
     is_token("applied_token", &value["applied_token"]);
     is_haproxy("haproxy", &value["haproxy"]);
+    let worker = [("answers", "bool"), ("since", "nanos")];
+    shape("worker", &value["worker"], &worker, &[("reason", "string")]);
+    let silent = value["worker"]["answers"] == false;
+    assert_eq!(silent, value["worker"].get("reason").is_some(), "{value:#}");
     is_inventory("runtime_inventory", &value["runtime_inventory"]);
     let deletes = [("servers", "strings"), ("backends", "strings")];
     shape("pending_deletes", &value["pending_deletes"], &deletes, &[]);

@@ -275,7 +275,7 @@ fn the_doctor_looks_and_never_forbids() {
 /// Nobody judged the files, so "mend them" would be the wrong advice.
 #[test]
 fn a_haproxy_that_is_gone_is_told_from_one_that_refuses() {
-    let mut pod = Pod::with(Version::V3_4, &[("--reload-timeout", "1s")]);
+    let mut pod = Pod::with(Version::V3_4, &[("--reload-timeout", "4s")]);
     let site = Site::of(&pod);
     let url = &pod.url();
     ctl(url, &["push", site.path()]).ends(0);
@@ -286,7 +286,7 @@ fn a_haproxy_that_is_gone_is_told_from_one_that_refuses() {
         .says("next: is HAProxy running");
     ctl(url, &["state"])
         .ends(1)
-        .says("DEGRADED")
+        .says("DOWN")
         .says("next: is HAProxy running");
     let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
     pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);

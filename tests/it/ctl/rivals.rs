@@ -38,11 +38,14 @@ fn of_two_pushes_at_once_one_is_told_who_won_and_nothing_is_lost() {
         told.ends(1)
             .says("berta@")
             .says("has pushed meanwhile")
-            .says(&their_plan)
+            .says(&format!("plan {} is applied now", &their_plan[..12]))
             .says("--overwrite");
         assert_eq!(pod.get("a.example"), "theirs", "{version}");
         assert_eq!(tree(&pod.base), theirs.tree(), "{version}");
         ctl(&direct, &["state"]).ends(0).says("pushed by berta@");
+        let waited = ctl(&direct, &["wait", "-o", "json"]);
+        let by = &waited.ends(0).json()["agents"][0]["pushed_by"];
+        assert!(by.as_str().unwrap().starts_with("berta@"), "{waited}");
         // A look, then again: that is on purpose now.
         ctl(&direct, &["plan", mine.path()])
             .ends(0)
@@ -125,9 +128,16 @@ fn a_newer_leader_is_left_alone_unless_taken_over() {
     ctl(&url, &["push", site.path()])
         .ends(1)
         .says("a newer leader has spoken")
+        .says("epoch 1 is too low, 5 was the highest")
         .says("--take-over");
+    let stale = ctl(&url, &["push", site.path(), "-o", "json"]);
+    let agent = &stale.ends(1).json()["agents"][0];
+    assert_eq!(agent["error"]["kind"], "stale_epoch");
+    assert_eq!(agent["highest_epoch"], 5);
     ctl(&url, &["revert"]).ends(1).says("--take-over");
     ctl(&url, &["push", "--take-over", site.path()]).ends(0);
     assert_eq!(pod.get("a.example"), "two");
+    // One above it: nothing is guessed.
+    assert_eq!(pod.agent.state()["applied_token"]["leader_epoch"], 6);
     ctl(&url, &["revert"]).ends(0);
 }

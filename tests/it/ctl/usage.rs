@@ -13,6 +13,8 @@ fn help_goes_to_standard_output() {
         (&["--help"][..], help::program(&table::CTL)),
         (&["push", "--help"], help::help(&table::PUSH, false)),
         (&["push", "-h"], help::help(&table::PUSH, true)),
+        (&["help"], help::program(&table::CTL)),
+        (&["help", "push"], help::help(&table::PUSH, false)),
         (&["--version"], help::version("hapticctl")),
         (&["push", "--version"], help::version("hapticctl")),
     ] {
@@ -31,7 +33,10 @@ fn what_cannot_be_used_is_one_line_and_exit_2_and_nobody_is_asked() {
     let table: &[(&[&str], &str)] = &[
         (&[], "a verb is needed"),
         (&["push"], "DIR is missing"),
-        (&["push", missing], "missing"),
+        (
+            &["push", missing],
+            "missing is not there; name the directory that holds",
+        ),
         (&["push", empty.path()], "haproxy.cfg"),
         (&["push", site.path(), "--kind", "no.map=map"], "no.map"),
         (&["state", "--agents", missing], "cannot read"),

@@ -251,6 +251,32 @@ fn under_crt_base_names_are_not_the_set_s_and_all_is_reloaded() {
     }
 }
 
+/// A map entry and a certificate that are longer than a command.
+#[test]
+fn what_no_command_can_carry_is_reloaded() {
+    let long = format!("/{} v\n", "k".repeat(12_250));
+    let chain = certs::second().cert.repeat(40);
+    for version in BOTH {
+        let mut files = tls();
+        let (path, text) = &mut files[0];
+        assert_eq!(*path, "haproxy.cfg");
+        text.push_str("    http-request set-header x %[path,map(maps/path.map)]\n");
+        files.push(("maps/path.map", "/a one\n".to_owned()));
+        let mut site = Site::start(version, &files);
+        site.write("maps/path.map", &long);
+        site.reload("a map entry has");
+        site.agrees();
+        site.write("certs/one.pem", &format!("{}{chain}", second()));
+        site.reload("fit into one command");
+        site.agrees();
+        // Back to something that a command carries.
+        site.write("maps/path.map", "/a two\n");
+        site.write("certs/one.pem", &first());
+        site.runtime();
+        site.agrees();
+    }
+}
+
 #[test]
 fn what_haproxy_reads_only_when_it_starts_is_reloaded_and_says_why() {
     let later = certs::second();

@@ -46,20 +46,31 @@ fn the_inventory_names_everything_as_the_configuration_does() {
         let (first, second) = (certs::first(), certs::second());
         fs::write(base.join("maps/host.map"), "a b\n").unwrap();
         fs::write(base.join("maps/empty.map"), "").unwrap();
+        fs::write(base.join("maps/known.map"), "a b\n").unwrap();
+        fs::write(base.join("maps/keys.acl"), "a\nb\n").unwrap();
         fs::write(base.join("certs/first.pem"), first.pem()).unwrap();
         fs::write(base.join("certs/second.pem"), second.pem()).unwrap();
         fs::write(base.join("ca/ca.pem"), &first.cert).unwrap();
         fs::write(base.join("ca/crl.pem"), &first.crl).unwrap();
         fs::write(base.join("certs/list.txt"), "certs/second.pem\n").unwrap();
         let config = format!(
-            "{}frontend f\n    bind unix@{base}/a.sock ssl crt certs/first.pem ca-file ca/ca.pem crl-file ca/crl.pem verify optional\n    bind unix@{base}/b.sock ssl crt-list certs/list.txt\n    http-request set-header x %[path,map(maps/host.map)]\n    http-request set-header y %[path,map_beg(maps/empty.map)]\n    http-request return status 200\n",
+            "{}frontend f\n    bind unix@{base}/a.sock ssl crt certs/first.pem ca-file ca/ca.pem crl-file ca/crl.pem verify optional\n    bind unix@{base}/b.sock ssl crt-list certs/list.txt\n    http-request set-header x %[path,map(maps/host.map)]\n    http-request set-header y %[path,map_beg(maps/empty.map)]\n    acl inline path /a /b\n    acl keys path -f ./maps/keys.acl -i -f maps/keys.acl\n    acl known path -M -f maps/known.map\n    http-request deny if inline keys or known\n    http-request return status 200\n",
             preamble(base),
             base = base.display()
         );
         let haproxy = Haproxy::start(version, base, &config);
         let seen = RuntimeInventory::read(&worker_of(&haproxy), soon()).unwrap();
         let expected = RuntimeInventory {
-            maps: vec!["maps/empty.map".into(), "maps/host.map".into()],
+            maps: vec![
+                "maps/empty.map".into(),
+                "maps/host.map".into(),
+                "maps/known.map".into(),
+            ],
+            acl_files: vec![
+                "./maps/keys.acl".into(),
+                "maps/keys.acl".into(),
+                "maps/known.map".into(),
+            ],
             certs: vec!["certs/first.pem".into(), "certs/second.pem".into()],
             ca_files: vec!["ca/ca.pem".into()],
             crl_files: vec!["ca/crl.pem".into()],

@@ -19,6 +19,27 @@ impl Material {
     pub(crate) fn pem(&self) -> String {
         format!("{}{}", self.cert, self.key)
     }
+
+    /// A signed answer that the certificate is good, another one each time.
+    pub(crate) fn ocsp(&self) -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        std::fs::write(file("cert.pem"), &self.cert).unwrap();
+        std::fs::write(file("key.pem"), &self.key).unwrap();
+        let serial = openssl(&dir, &["x509", "-in", "cert.pem", "-noout", "-serial"]);
+        let serial = serial.trim().strip_prefix("serial=").unwrap();
+        let row = format!("V\t360101000000Z\t\t{serial}\tunknown\t/CN=x\n");
+        std::fs::write(file("index"), row).unwrap();
+        openssl(
+            &dir,
+            &[
+                "ocsp", "-index", "index", "-CA", "cert.pem", "-rsigner", "cert.pem", "-rkey",
+                "key.pem", "-issuer", "cert.pem", "-cert", "cert.pem", "-respout", "answer",
+                "-ndays", "100",
+            ],
+        );
+        std::fs::read(file("answer")).unwrap()
+    }
 }
 
 /// The first of two that are always the same within a run.
@@ -36,19 +57,7 @@ pub(crate) fn second() -> &'static Material {
 /// A new self-signed certificate for `name`.
 pub(crate) fn make(name: &str) -> Material {
     let dir = tempfile::tempdir().unwrap();
-    let run = |args: &[&str]| {
-        let done = Command::new("openssl")
-            .args(args)
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .output()
-            .expect("the openssl command makes the certificates for these tests; install it");
-        assert!(
-            done.status.success(),
-            "openssl {args:?}: {}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-    };
+    let run = |args: &[&str]| openssl(&dir, args);
     let subject = format!("/CN={name}");
     run(&[
         "req",
@@ -81,4 +90,20 @@ pub(crate) fn make(name: &str) -> Material {
         key: read("key.pem"),
         crl: read("crl.pem"),
     }
+}
+
+/// What it prints, run in that directory.
+fn openssl(dir: &tempfile::TempDir, args: &[&str]) -> String {
+    let done = Command::new("openssl")
+        .args(args)
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the openssl command makes the certificates for these tests; install it");
+    assert!(
+        done.status.success(),
+        "openssl {args:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    String::from_utf8(done.stdout).unwrap()
 }

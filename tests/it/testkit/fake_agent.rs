@@ -51,6 +51,24 @@ fn first(agent: &FakeAgent) {
 }
 
 #[test]
+fn a_silent_worker_is_in_the_state_until_it_is_back() {
+    let agent = start();
+    assert_eq!(state(&agent)["worker"]["answers"], true);
+    agent.silence_worker("connection refused");
+    let down = state(&agent)["worker"].clone();
+    assert_eq!(down["answers"], false);
+    assert_eq!(down["reason"], "connection refused");
+    first(&agent);
+    let up = state(&agent)["worker"].clone();
+    assert_eq!(up["answers"], true, "a reload worked");
+    assert!(up["since"].as_str() > down["since"].as_str());
+    assert_eq!(agent.control("silence gone"), "ok");
+    assert_eq!(state(&agent)["worker"]["reason"], "gone");
+    assert_eq!(agent.control("wake"), "ok");
+    assert_eq!(state(&agent)["worker"].get("reason"), None);
+}
+
+#[test]
 fn applies_are_recorded_with_their_parts_and_answers() {
     let agent = start();
     let site = Site::new();

@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// As [`change`], where the configuration has this line.
+fn with_line(line: &str, path: &str, content: &str) -> (Files, Files) {
+    let (mut before, mut after) = change(path, content);
+    for files in [&mut before, &mut after] {
+        let config = format!("frontend f\n  {line}\n");
+        files.insert("haproxy.cfg".into(), config.into_bytes());
+    }
+    (before, after)
+}
+
 /// Each row: a change, the versions, what it needs, the sort of its reason, a piece of its
 /// words, and the ops.
 #[test]
@@ -274,6 +284,72 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
             Reload,
             Why::Content,
             "no certificate",
+            &[],
+        ),
+        // Used for something else too, by the worker's lists or by the set's own text.
+        (
+            change("maps/both.map", "a three\n"),
+            ALL,
+            Reload,
+            Why::SeveralUses,
+            "as map and as ACL file",
+            &[],
+        ),
+        (
+            change("lists/known.acl", "10.0.0.2\n"),
+            ALL,
+            Reload,
+            Why::OnlyAtStart,
+            "patterns of an ACL",
+            &[],
+        ),
+        (
+            with_line(
+                "http-request return file ./maps/host.map",
+                "maps/host.map",
+                "a three\n",
+            ),
+            ALL,
+            Reload,
+            Why::SeveralUses,
+            "line 2 of haproxy.cfg uses it, or may use it, for something else than a map",
+            &[],
+        ),
+        // A comment in it is a byte of the page.
+        (
+            with_line(
+                "errorfile 503 maps/host.map",
+                "maps/host.map",
+                "# new\na one\nb two\n",
+            ),
+            ALL,
+            Reload,
+            Why::SeveralUses,
+            "something else than a map",
+            &[],
+        ),
+        (
+            with_line(
+                "use_backend %[path,map(maps/host.map)]",
+                "maps/host.map",
+                "a three\n",
+            ),
+            ALL,
+            Runtime,
+            Why::Ops,
+            "all of its 1 entries",
+            &["map_replace maps/host.map"],
+        ),
+        (
+            with_line(
+                "bind :443 ssl ca-sign-file certs/a.pem",
+                "certs/a.pem",
+                &other,
+            ),
+            ALL,
+            Reload,
+            Why::SeveralUses,
+            "something else than a certificate",
             &[],
         ),
         // All else.

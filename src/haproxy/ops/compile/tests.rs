@@ -248,6 +248,12 @@ fn waits_before_a_delete_only_set_its_grace() {
         ])),
         (2, vec![Some(0)])
     );
+    // A wait that says no time leaves it to the configuration.
+    let open = json!([
+        {"kind": "wait_srv_removable", "backend": "b", "server": "s"},
+        s("server_del", 0)
+    ]);
+    assert_eq!(deferred(open), (2, vec![None]));
     // Behind the delete they are commands of their own.
     assert_eq!(
         deferred(json!([s("server_del", 0), s("wait_srv_removable", 700)])),
