@@ -69,6 +69,9 @@ pub(super) fn set(
             report.keys.push((key.clone(), refused(key)));
             continue;
         }
+        if let Value::Weight(percent) = order.value {
+            watch::warn_of_no_weight(&seen, key, percent);
+        }
         let block = match replace(store, key, &change) {
             Ok(before) => told(&change, before.as_ref()),
             Err(error) => failed(&error),

@@ -81,6 +81,22 @@ pub(super) struct ServerView {
     agent: String,
     #[serde(default)]
     agent_status: String,
+    #[serde(default)]
+    agent_words: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    base_weight: u32,
+}
+
+impl ServerView {
+    /// What HAProxy says of a row that does something else than it was told.
+    fn why(&self) -> String {
+        match self.agent_words.as_str() {
+            "" => format!(", HAProxy shows {}", self.status),
+            words => format!(", HAProxy shows {} and says: {words}", self.status),
+        }
+    }
 }
 
 /// What a row has to do with a key.
@@ -91,6 +107,8 @@ enum Part<'a> {
     Mute(String),
     /// It does not ask at all, and nobody knows for what it would.
     Unknown(&'a str),
+    /// It asked for it, and does not any more; nobody knows why.
+    Gone(&'a str),
     None,
 }
 
@@ -158,9 +176,23 @@ impl Coverage {
         parts
             .filter_map(|part| match part {
                 Part::Mute(why) => Some(why),
-                Part::Asks | Part::Unknown(_) | Part::None => None,
+                Part::Asks | Part::Unknown(_) | Part::Gone(_) | Part::None => None,
             })
             .collect()
+    }
+
+    /// Rows that a share of their weight leaves without any traffic, because it is cut to a
+    /// whole number, each with its weight.
+    pub(super) fn starved(&self, key: &str, percent: u16) -> Vec<String> {
+        let asking = self
+            .live()
+            .filter(|row| row.request.iter().any(|k| k == key));
+        let starved = asking.filter_map(|row| {
+            let base = row.haproxy.as_ref()?.base_weight;
+            let none = percent > 0 && base > 0 && base * u32::from(percent) < 100;
+            none.then(|| format!("{} (weight {base})", row.row))
+        });
+        starved.collect()
     }
 
     /// How far a key has come.
@@ -172,6 +204,7 @@ impl Coverage {
                 Part::None => {}
                 Part::Mute(why) => shown.mute.push(why),
                 Part::Unknown(name) => shown.unknown.push(name.to_owned()),
+                Part::Gone(name) => shown.gone.push(name.to_owned()),
                 Part::Asks => row.judge(key, wanted, &mut shown),
             }
         }
@@ -272,6 +305,7 @@ impl RowView {
                 Part::Mute(format!("{key} asks, but not with this key of its own"))
             }
             (None, _) if asked && self.is_live(newest) => Part::Asks,
+            (None, None) if asked => Part::Gone(&self.row),
             (None, _) => Part::None,
         }
     }
@@ -301,7 +335,9 @@ impl RowView {
             }
             None | Some("following" | "by_group") => {}
             Some(state) => {
-                let text = format!("{row} is answered {answer} and is {state}");
+                let why = self.haproxy.as_ref().filter(|_| state == "diverged");
+                let why = why.map_or(String::new(), ServerView::why);
+                let text = format!("{row} is answered {answer} and is {state}{why}");
                 shown.waiting.push(text);
             }
         }

@@ -62,6 +62,8 @@ pub(super) struct Shown {
     pub(super) mute: Vec<String>,
     /// Rows that do not ask, of which nobody knows whether it is meant for them.
     pub(super) unknown: Vec<String>,
+    /// Rows that asked for it and do not any more, where nobody knows why.
+    pub(super) gone: Vec<String>,
     /// What else there is to say.
     pub(super) notes: Vec<String>,
 }

@@ -46,6 +46,17 @@ pub(super) fn warn(seen: &Coverages, keys: &[String], unasked: bool) {
     }
 }
 
+/// Says on standard error which rows a share of their weight takes out altogether.
+pub(super) fn warn_of_no_weight(seen: &Coverages, key: &str, percent: u16) {
+    let starved: Vec<String> = seen.good().flat_map(|c| c.starved(key, percent)).collect();
+    if !starved.is_empty() {
+        let starved = some(&starved, MAX_NAMED);
+        complain(&format!(
+            "{percent}% is less than 1 of the weight of {starved}, and that is no traffic at all; give server lines a weight of 100"
+        ));
+    }
+}
+
 fn warn_of_hold(origin: &Origin, store: &StoreView) {
     let kept = store.kept();
     if store.hold.as_deref() == Some("index") && !kept.is_empty() {
@@ -75,7 +86,9 @@ pub(super) fn until_shown(
         let looks = look(report, sights, wanted);
         let mute = looks.iter().flat_map(|(_, look)| &look.shown.mute);
         let mute: Vec<String> = mute.cloned().collect();
-        if !std::mem::replace(&mut told, true) && !mute.is_empty() && !deadline.passed() {
+        // Of what a responder knows of them it has been told before the write.
+        let news = sights.responders.is_empty() && !std::mem::replace(&mut told, true);
+        if news && !mute.is_empty() && !deadline.passed() {
             let mute = some(&mute, MAX_NAMED);
             complain(&format!("{mute}; waiting for it all the same"));
         }
@@ -111,6 +124,7 @@ impl Look {
         self.shown.waiting.extend(shown.waiting);
         self.shown.mute.extend(shown.mute);
         self.shown.unknown.extend(shown.unknown);
+        self.shown.gone.extend(shown.gone);
         self.shown.notes.extend(shown.notes);
     }
 
@@ -129,13 +143,14 @@ impl Look {
             waiting,
             mute,
             unknown,
+            gone,
             notes,
         } = self.shown;
         block.field(
             "rows",
             json!({
                 "asked": asked, "elsewhere": elsewhere, "waiting": waiting,
-                "not_asking": mute, "unknown": unknown,
+                "not_asking": mute, "unknown": unknown, "gone": gone,
             }),
         );
         for note in notes {
@@ -151,6 +166,13 @@ impl Look {
         if elsewhere > 0 {
             let rows = counted(elsewhere, "row");
             block.line(format!("a key before it decides for {rows}"));
+        }
+        if !gone.is_empty() {
+            let rows = counted(gone.len(), "row");
+            block.line(format!(
+                "asked for earlier, and not any more, by {rows}: {}",
+                some(&gone, MAX_NAMED)
+            ));
         }
         if done || there {
             let rows = counted(asked - elsewhere, "row");

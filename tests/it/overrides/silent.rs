@@ -2,9 +2,9 @@
 
 use super::kit::{self, Ended, Responder};
 use super::rows::config;
-use crate::support::haproxy::{Haproxy, Version};
+use crate::support::haproxy::{Haproxy, Version, preamble};
 use crate::support::wait;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,6 +20,10 @@ struct Site {
 
 impl Site {
     fn start(version: Version) -> Self {
+        Self::start_with(version, &config)
+    }
+
+    fn start_with(version: Version, config: &dyn Fn(&Path, &str) -> String) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (kv, base): (PathBuf, PathBuf) = (dir.path().join("kv"), dir.path().join("haproxy"));
         std::fs::create_dir(&base).unwrap();
@@ -103,8 +107,9 @@ fn rows_that_are_not_asked_about_are_named_with_the_reason() {
                 .unwrap()
                 .contains("enable agent web/s1")
         );
-        assert!(
-            late.err.contains("waiting for it all the same"),
+        assert_eq!(
+            late.err.matches("web/s1 does not ask").count(),
+            1,
             "{}",
             late.err
         );
@@ -125,7 +130,12 @@ fn rows_that_are_not_asked_about_are_named_with_the_reason() {
         // HAProxy's own socket says the same, of this moment.
         let by_haproxy = ["--haproxy-socket", site.socket.as_str(), "--wait", "1s"];
         let row = [&["drain", "web/s1"][..], &by_haproxy].concat();
-        site.run(&row).bad("web/s1 is in service and does not ask");
+        let late = site.run(&row).bad("web/s1 is in service and does not ask");
+        assert!(
+            late.err.contains("waiting for it all the same"),
+            "{}",
+            late.err
+        );
         // A key of its own is warned of, too, though nobody waits.
         let warned = site.seen(&["maint", "web/s1"]).good();
         assert!(warned.err.contains("web/s1 does not ask"), "{}", warned.err);
@@ -200,5 +210,43 @@ fn what_holds_a_row_out_after_ready_is_said() {
         site.run(&["drain", "canary"]).good();
         let typo = site.run(&["ready", "cannary"]).good();
         assert!(typo.out.contains("did you mean canary?"), "{}", typo.out);
+    }
+}
+
+/// A share of weight 1 is none, and some balancing takes no shares: whoever asks for one is
+/// told.
+#[test]
+fn why_a_weight_does_not_do_what_it_says() {
+    let config = |base: &Path, checks: &str| {
+        let (host, port) = checks.rsplit_once(':').unwrap();
+        let asks = |name: &str| {
+            format!(
+                "agent-check agent-addr {host} agent-port {port} agent-send \"{name}\\n\" agent-inter 100ms"
+            )
+        };
+        format!(
+            "{}frontend front\n    bind unix@{}\n    default_backend web\nbackend web\n    server s1 127.0.0.1:9 {}\nbackend fixed\n    balance static-rr\n    server s1 127.0.0.1:9 weight 100 {}\n",
+            preamble(base),
+            base.join("front.sock").display(),
+            asks("web/s1"),
+            asks("fixed/s1"),
+        )
+    };
+    let sites = Version::ALL.map(|version| Site::start_with(version, &config));
+    for site in &sites {
+        let version = site.haproxy.version();
+        site.coverage_says("fixed/s1", "state", "following");
+        site.coverage_says("web/s1", "state", "following");
+        let none = site.seen(&["weight", "web/s1", "50%"]).good();
+        assert!(
+            none.err.contains("web/s1 (weight 1)"),
+            "{version}: {}",
+            none.err
+        );
+        let whole = site.seen(&["weight", "web/s1", "100%"]).good();
+        assert!(whole.err.is_empty(), "{version}: {}", whole.err);
+        // What HAProxy says of it is there but while a check is under way.
+        let refused = site.seen(&["weight", "fixed/s1", "50%", "--wait", "15s"]);
+        refused.bad("fixed/s1 is answered 50% and is diverged, HAProxy shows no check");
     }
 }

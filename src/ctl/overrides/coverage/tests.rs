@@ -70,6 +70,8 @@ fn rows_that_left_do_not_count() {
     let coverage = coverage(vec![old, slow, new]);
     let shown = coverage.judge("canary", DRAIN);
     assert_eq!((shown.asked, shown.waiting.len()), (2, 0));
+    // One that asked before is said to, for want of anything better.
+    assert_eq!(shown.gone, ["w/s2"]);
     assert!(!coverage.asked_keys().any(|key| key == "w/s2"));
 }
 
@@ -144,4 +146,25 @@ fn the_key_that_decides_in_anothers_place_is_found() {
     let both = ended(&["w/s1", "canary"]);
     let found = coverage.others("w/s1", &both, says(&["w/s1", "canary"]));
     assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_share_that_is_cut_to_nothing_is_found() {
+    let with = |base_weight| {
+        let mut row = row(S1, None, "ready", Some("following"));
+        row.haproxy = Some(ServerView {
+            base_weight,
+            ..ServerView::default()
+        });
+        coverage(vec![row])
+    };
+    assert_eq!(with(1).starved("canary", 99), ["w/s1 (weight 1)"]);
+    assert_eq!(with(1).starved("w/s1", 50).len(), 1);
+    for (base, percent) in [(1, 100), (1, 0), (2, 50), (100, 1), (0, 50)] {
+        assert!(
+            with(base).starved("canary", percent).is_empty(),
+            "{base} {percent}"
+        );
+    }
+    assert!(with(1).starved("other", 50).is_empty());
 }
