@@ -204,6 +204,16 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
+/// Lets the kernel hold connections back from accept until they have sent something, for
+/// about `seconds`; then they are handed over as they are.
+///
+/// # Errors
+/// What setsockopt reports; the listener works without it.
+pub fn defer_accept(listener: &TcpListener, seconds: u8) -> io::Result<()> {
+    let value = libc::c_int::from(seconds);
+    set_int(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value)
+}
+
 /// Takes one connection, non-blocking and close-on-exec, with its peer's address.
 ///
 /// # Errors
@@ -357,7 +367,7 @@ fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 fn set_int(
-    socket: &OwnedFd,
+    socket: &impl AsRawFd,
     level: libc::c_int,
     name: libc::c_int,
     value: libc::c_int,

@@ -5,8 +5,8 @@
 //! is scheduled and when the process stops. While the process lives the monotonic clock
 //! decides; across a restart the wall clock does, because nothing else survives.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::wire::digest::hex;
@@ -21,6 +21,9 @@ use super::tx::Tx;
 
 /// How often the background look comes by when nothing else is due.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// For how long looks at the worker may be overtaken by applies before one holds them up.
+const READBACK_OVERDUE: Duration = Duration::from_secs(5);
 
 /// How long a scheduled reload that could not be asked for waits for its next try, at
 /// least; the pacing interval may be longer.
@@ -165,6 +168,7 @@ impl Agent {
     pub fn keep(&self) {
         self.kept.store(true, Ordering::Release);
         let mut next_look = self.clock.now() + LOOK_EVERY;
+        let mut overdue = None;
         loop {
             self.empty_discarded();
             let view = self.view();
@@ -189,16 +193,40 @@ impl Agent {
                 if deletes {
                     tx.delete_some(self);
                 }
-                let looked = tx.readback.is_some();
-                tx.read_back(self);
-                if reload || deletes || looked {
+                if reload || deletes {
                     self.publish(&tx);
                 }
+                self.read_back(tx, &mut overdue);
             }
             if now >= next_look {
                 self.look();
                 next_look = self.clock.now() + LOOK_EVERY;
             }
+        }
+    }
+
+    /// Looks at what a batch touched, while applies go on. Where every look is overtaken by
+    /// the next apply, one is taken with the lock held now and then: a worker that is out
+    /// of step must not go unnoticed because its controller is busy.
+    ///
+    /// `overdue`: since when none has been finished.
+    fn read_back(&self, mut tx: MutexGuard<'_, Tx>, overdue: &mut Option<Instant>) {
+        let Some(look) = tx.begin_read_back(self) else {
+            return;
+        };
+        let now = self.clock.now();
+        let since = *overdue.get_or_insert(now);
+        let (mut tx, seen) = if now.saturating_duration_since(since) >= READBACK_OVERDUE {
+            let seen = look.look(self);
+            (tx, seen)
+        } else {
+            drop(tx);
+            let seen = look.look(self);
+            (self.lock(), seen)
+        };
+        if tx.end_read_back(self, &look, seen) {
+            *overdue = None;
+            self.publish(&tx);
         }
     }
 

@@ -1,4 +1,4 @@
-//! HAProxy as an apply sees it: four questions, a batch and a reload.
+//! HAProxy as an apply sees it: five questions, a batch and a reload.
 //!
 //! The trait exists so that the step machine can be driven against a model, with every
 //! crash point enumerated. [`Sockets`] is the only implementation that talks.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::haproxy::batch::{Batch, BatchReport};
+use crate::haproxy::batch::{Batch, BatchReport, OpenSession};
 use crate::haproxy::deletes::{self, Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
@@ -16,8 +16,9 @@ use crate::haproxy::master::MasterSocket;
 use crate::haproxy::ops::{Content, Touched};
 use crate::haproxy::readback::{self, Object, Verdict, Void};
 use crate::haproxy::reload::{self, ReloadOutcome};
+use crate::haproxy::session::{Opening, Session};
 use crate::haproxy::wait::Deadline;
-use crate::haproxy::worker::WorkerSocket;
+use crate::haproxy::worker::{AskedInfo, WorkerSocket};
 
 /// How long one look at a socket may take. A worker under load answers in
 /// milliseconds; one that does not answer for this long is as good as gone.
@@ -47,8 +48,18 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
     /// A listing was refused, cut or not understood.
     fn inventory(&self) -> Result<RuntimeInventory, String>;
 
-    /// Runs a batch on the worker `expected`.
-    fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport;
+    /// Begins to ask who answers, so that other work can be done until the answer is
+    /// there. `to_run`: a batch follows, and the connection is kept for it.
+    fn look(&self, to_run: bool) -> Look;
+
+    /// Runs a batch on the worker `expected`, in the session of a look if there is one.
+    fn run(
+        &self,
+        batch: &Batch,
+        session: Option<OpenSession>,
+        expected: Identity,
+        queue: &mut Queue,
+    ) -> BatchReport;
 
     /// One pass over the deletes that wait.
     fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass;
@@ -67,6 +78,37 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
 
     /// Reloads what is on disk. `before` is the worker known to run now.
     fn reload(&self, before: Option<Identity>) -> ReloadOutcome;
+}
+
+/// A question to the worker that is under way.
+#[derive(Debug)]
+pub enum Look {
+    /// It is answered already.
+    Known(Result<WorkerInfo, String>),
+    /// On a connection of its own.
+    Asked(AskedInfo),
+    /// In a session that can be kept.
+    Opening(Opening),
+}
+
+impl Look {
+    /// The answer, and the session if one was opened.
+    ///
+    /// # Errors
+    /// Nobody answers, or not as HAProxy.
+    pub fn answer(self) -> (Result<WorkerInfo, String>, Option<OpenSession>) {
+        match self {
+            Self::Known(answer) => (answer, None),
+            Self::Asked(asked) => {
+                let answer = asked.answer(Deadline::after(LOOK_TIMEOUT));
+                (answer.map_err(|error| words(&error)), None)
+            }
+            Self::Opening(opening) => match opening.finish(Deadline::after(LOOK_TIMEOUT)) {
+                Ok((session, info)) => (Ok(info.clone()), Some(OpenSession { session, info })),
+                Err(error) => (Err(words(&error)), None),
+            },
+        }
+    }
 }
 
 /// The two unix sockets.
@@ -115,8 +157,26 @@ impl Haproxy for Sockets {
             .map_err(|error| words(&error))
     }
 
-    fn run(&self, batch: &Batch, expected: Identity, queue: &mut Queue) -> BatchReport {
-        batch.run(&self.worker, expected, queue, &*self.clock)
+    fn look(&self, to_run: bool) -> Look {
+        let deadline = Deadline::after(LOOK_TIMEOUT);
+        let failed = |error: &dyn std::error::Error| Look::Known(Err(words(error)));
+        if to_run {
+            Session::begin(&self.worker, deadline)
+                .map_or_else(|error| failed(&error), Look::Opening)
+        } else {
+            let asked = self.worker.ask_info(deadline);
+            asked.map_or_else(|error| failed(&error), Look::Asked)
+        }
+    }
+
+    fn run(
+        &self,
+        batch: &Batch,
+        session: Option<OpenSession>,
+        expected: Identity,
+        queue: &mut Queue,
+    ) -> BatchReport {
+        batch.run_in(session, &self.worker, expected, queue, &*self.clock)
     }
 
     fn delete(&self, queue: &mut Queue, policy: Policy) -> Pass {

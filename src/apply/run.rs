@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::haproxy::batch::OpenSession;
 use crate::metrics::Invariant;
 use crate::store::StoreError;
 use crate::store::install::{self, PrepareError};
@@ -37,6 +38,9 @@ pub(super) struct Job<'a> {
     pub(super) blob: Option<StagedBlob>,
     /// The generation before it.
     pub(super) generation: u64,
+    /// With the worker, for a batch. Any reload needs it closed: a worker stays for as
+    /// long as somebody talks to it.
+    pub(super) session: Option<OpenSession>,
     /// Commands of this apply may have changed the worker.
     pub(super) touched: bool,
     /// What the worker holds is not known although the apply succeeds.
@@ -54,6 +58,11 @@ pub(super) fn run(upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer 
         result.runtime_inventory = tx.news();
     }
     agent.publish(&tx);
+    let look = tx.readback.is_some();
+    drop(tx);
+    if look {
+        agent.ring();
+    }
     answer
 }
 
@@ -72,10 +81,14 @@ impl Tx {
         if let Err(failure) = self.heal(agent) {
             return self.refuse(agent, report, failure);
         }
+        // HAProxy wakes up while the files are looked at and the plan is made.
+        let look = agent.haproxy.look(runs_ops(&manifest));
         if let Err(error) = self.look_at_tree(agent) {
             return self.refuse(agent, report, at_backup(words(&error)));
         }
-        self.look_at_worker(agent);
+        let planned = self.plan(agent, &manifest, &parts);
+        let (seen, session) = look.answer();
+        self.worker_answered(agent, seen);
         let mut baseline = self.record.baseline();
         baseline.reload_paced = self.earliest_reload(agent).is_some();
         if let Err(conflict) = baseline.admit(&manifest) {
@@ -90,7 +103,7 @@ impl Tx {
         if let Err(error) = sealed {
             return self.refuse(agent, report, at_backup(words(&error)));
         }
-        let plan = match self.plan(agent, &manifest, &parts) {
+        let plan = match planned {
             Ok(plan) => plan,
             Err(missing) => return Answer::Missing(Missing { missing }),
         };
@@ -104,6 +117,7 @@ impl Tx {
             manifest,
             blob,
             generation,
+            session,
             touched: false,
             baseline_gone: false,
             report,
@@ -140,11 +154,12 @@ impl Tx {
                 .iter()
                 .filter_map(|w| parts.get(&w.path).cloned())
                 .collect();
-            if let Err(failure) = self.take_journal(&job, plan, &writes) {
+            let fold = self.fold_of(plan);
+            if let Err(failure) = self.take_journal(&job, plan, &writes, fold) {
                 return self.refuse(agent, job.report, failure);
             }
             job.report.watch.lap(Leg::Admit, agent.clock.now());
-            if let Err(failure) = self.write_tree(agent, plan, parts) {
+            if let Err(failure) = self.write_tree(agent, plan, parts, fold) {
                 return self.abort(agent, job.report, failure);
             }
             // Parts that were sent although the agent holds them are removed with it.
@@ -156,6 +171,9 @@ impl Tx {
             job.report.watch.lap(Leg::Admit, agent.clock.now());
         }
         job.report.watch.lap(Leg::Write, agent.clock.now());
+        if way != Way::Runtime {
+            job.session = None;
+        }
         match way {
             Way::Noop => self.commit(job, ResultMode::Noop),
             Way::FileOnly => self.file_only(job),
@@ -252,7 +270,7 @@ impl Tx {
     }
 
     /// The fold of the tree once the plan is carried out.
-    fn fold_of(&self, plan: &Plan) -> String {
+    fn fold_of(&self, plan: &Plan) -> [u8; 32] {
         let written: BTreeMap<_, _> = plan
             .writes
             .iter()
@@ -264,7 +282,7 @@ impl Tx {
             let hash = written.get(path).copied().or(held)?;
             Some((path, hash))
         });
-        hex(&fold_of(files))
+        fold_of(files)
     }
 
     /// HAProxy's verdict on this content, if it is remembered. Here the content is hashed,
@@ -305,9 +323,11 @@ impl Tx {
         job: &Job<'_>,
         plan: &Plan,
         writes: &[StagedFile],
+        fold: [u8; 32],
     ) -> Result<(), Failure> {
         let agent = job.agent;
-        self.step(agent, Event::PartsStaged, |_| {})
+        // Parts are verified while they are staged, so one note stands for both.
+        self.enter(Event::PartsStaged)
             .map_err(|e| e.at(Stage::Backup))?;
         self.step(agent, Event::PartsVerified, |_| {})
             .map_err(|e| e.at(Stage::Backup))?;
@@ -369,7 +389,7 @@ impl Tx {
                 agent.settings.config.as_str(),
             ),
             owned: before.2.is_some().then(|| plan.owned.clone()),
-            fold: self.fold_of(plan),
+            fold: hex(&fold),
         });
         let recorded = self
             .enter(Event::JournalTaken)
@@ -409,6 +429,7 @@ impl Tx {
         agent: &Agent,
         plan: &Plan,
         parts: &BTreeMap<ManifestPath, StagedFile>,
+        fold: [u8; 32],
     ) -> Result<(), Failure> {
         let failed = |error: &crate::store::StoreError| Failure {
             stage: Stage::Write,
@@ -418,15 +439,20 @@ impl Tx {
             install::install(&agent.store, &intent.tree).map_err(|error| failed(&error))?;
         }
         let now = agent.clock.wall();
+        let mut as_planned = true;
         for file in &plan.writes {
             let fs = &**agent.store.fs();
             let mark = parts.get(&file.path).and_then(|part| part.mark);
-            self.tree
+            as_planned &= self
+                .tree
                 .note(fs, &file.path, file.hash, mark, now)
                 .map_err(|error| failed(&error))?;
         }
         for path in &plan.deletes {
             self.tree.forget(path);
+        }
+        if as_planned {
+            self.tree.folds_to(fold);
         }
         if self.record.owned != plan.owned {
             self.record.owned.clone_from(&plan.owned);
@@ -454,6 +480,11 @@ pub(super) fn at_backup(message: String) -> Failure {
         stage: Stage::Backup,
         message,
     }
+}
+
+/// Whether the manifest asks for commands on the worker.
+fn runs_ops(manifest: &Manifest) -> bool {
+    manifest.mode == Mode::Auto && !manifest.ops.is_empty()
 }
 
 /// What became of the ops where none of them is sent.

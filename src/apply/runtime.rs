@@ -6,15 +6,18 @@
 //! which op failed with HAProxy's words. The agent never composes a command of its own
 //! beyond what an op says.
 
-use crate::haproxy::batch::{BatchReport, Ended, OpOutcome};
+use crate::haproxy::batch::{BatchReport, Ended, OpOutcome, OpenSession};
+use crate::haproxy::deletes::Queue;
+use crate::haproxy::identity::Identity;
 use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
-use crate::haproxy::readback::Verdict;
+use crate::haproxy::readback::{Object, Verdict, Void};
 use crate::metrics::Invariant;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, OpResult, ResultMode, Stage};
 
 use std::io::Read;
+use std::sync::Arc;
 
 use super::agent::Agent;
 use super::machine::Event;
@@ -22,6 +25,7 @@ use super::plan::ReloadWhy;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
+use super::view::View;
 
 /// The managed files on disk, for ops that send content.
 struct Managed<'a> {
@@ -31,14 +35,61 @@ struct Managed<'a> {
 
 impl Content for Managed<'_> {
     fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
-        let path = ManifestPath::parse(path).map_err(|error| error.to_string())?;
-        if !self.tx.record.owned.contains_key(&path) {
-            return Err(format!("{path} is not among the files of the set"));
-        }
-        match self.agent.store.fs().open(path.as_str()) {
-            Ok(file) => Ok(file),
-            Err(error) => Err(format!("{path} cannot be read: {error}")),
-        }
+        open_owned(self.agent, path, |path| {
+            self.tx.record.owned.contains_key(path)
+        })
+    }
+}
+
+fn open_owned<'a>(
+    agent: &Agent,
+    path: &str,
+    owned: impl FnOnce(&ManifestPath) -> bool,
+) -> Result<Box<dyn Read + 'a>, String> {
+    let path = ManifestPath::parse(path).map_err(|error| error.to_string())?;
+    if !owned(&path) {
+        return Err(format!("{path} is not among the files of the set"));
+    }
+    match agent.store.fs().open(path.as_str()) {
+        Ok(file) => Ok(file),
+        Err(error) => Err(format!("{path} cannot be read: {error}")),
+    }
+}
+
+/// A look at what a batch touched, which needs no lock: applies go on meanwhile, and the
+/// first of them makes it void.
+#[derive(Debug)]
+pub(super) struct ReadBack {
+    expected: Identity,
+    /// The record as it was; every apply moves it.
+    txn: u64,
+    touched: Touched,
+    deletes: Queue,
+    view: Arc<View>,
+}
+
+impl ReadBack {
+    pub(super) fn look(&self, agent: &Agent) -> Result<Vec<(Object, Verdict)>, Void> {
+        let content = Viewed {
+            agent,
+            view: &self.view,
+        };
+        let (touched, deletes) = (&self.touched, &self.deletes);
+        agent
+            .haproxy
+            .read_back(self.expected, touched, &content, deletes)
+    }
+}
+
+/// The managed files on disk, as they were published.
+struct Viewed<'a> {
+    agent: &'a Agent,
+    view: &'a View,
+}
+
+impl Content for Viewed<'_> {
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
+        open_owned(self.agent, path, |path| self.view.files.contains_key(path))
     }
 }
 
@@ -46,7 +97,8 @@ impl Tx {
     /// Runs the manifest's ops; the tree is written.
     pub(super) fn runtime(&mut self, mut job: Job<'_>) -> Answer {
         let agent = job.agent;
-        let (report, touched) = match self.batch(agent, &job.manifest.ops) {
+        let session = job.session.take();
+        let (report, touched) = match self.batch(agent, session, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
                 // A full queue is the controller's doing, not a batch that cannot be.
@@ -73,7 +125,6 @@ impl Tx {
                 self.look_for_new_names(agent, &touched);
                 let answer = self.commit(job, ResultMode::Runtime);
                 self.readback = Some((self.record.generation, touched));
-                agent.ring();
                 answer
             }
             Ended::Refused { .. } => {
@@ -98,7 +149,7 @@ impl Tx {
         if job.manifest.in_place_ops.is_empty() {
             return;
         }
-        let failure = match self.batch(agent, &job.manifest.in_place_ops) {
+        let failure = match self.batch(agent, None, &job.manifest.in_place_ops) {
             Err(fault) => {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
@@ -146,27 +197,38 @@ impl Tx {
         }
     }
 
-    /// Looks at what the latest batch touched. A worker that is out of step with its
-    /// files is counted and reloaded, as soon as the pacing allows.
-    pub(super) fn read_back(&mut self, agent: &Agent) {
-        let Some((generation, touched)) = self.readback.take() else {
-            return;
-        };
-        let Some(expected) = self.record.worker else {
-            return;
-        };
+    /// What the latest batch touched, to be looked at. Nothing if an apply came after it.
+    pub(super) fn begin_read_back(&mut self, agent: &Agent) -> Option<ReadBack> {
+        let (generation, touched) = self.readback.take()?;
         if generation != self.record.generation || touched.is_empty() {
-            return;
+            return None;
         }
-        let content = Managed { agent, tx: self };
-        let seen = agent
-            .haproxy
-            .read_back(expected, &touched, &content, &self.record.deletes);
+        Some(ReadBack {
+            expected: self.record.worker?,
+            txn: self.record.txn,
+            touched,
+            deletes: self.record.deletes.clone(),
+            view: agent.view(),
+        })
+    }
+
+    /// Acts on a look. A worker that is out of step with its files is counted and
+    /// reloaded, as soon as the pacing allows. False if something happened in between,
+    /// so that the look says nothing.
+    pub(super) fn end_read_back(
+        &mut self,
+        agent: &Agent,
+        look: &ReadBack,
+        seen: Result<Vec<(Object, Verdict)>, Void>,
+    ) -> bool {
+        if self.record.txn != look.txn || self.record.worker != Some(look.expected) {
+            return false;
+        }
         let seen = match seen {
             Ok(seen) => seen,
             Err(void) => {
                 log::debug!(reason = void.why; "no look at the worker after the batch");
-                return;
+                return true;
             }
         };
         log::debug!(objects = seen.len(); "looked at what the batch changed");
@@ -188,6 +250,7 @@ impl Tx {
             self.record.worker_ops_plan_id.clear();
             self.repair(agent);
         }
+        true
     }
 
     /// A reload of the applied set, when the pacing allows it.
@@ -231,6 +294,7 @@ impl Tx {
     fn batch(
         &mut self,
         agent: &Agent,
+        session: Option<OpenSession>,
         ops: &[Op],
     ) -> Result<(BatchReport, Touched), NotExecutable> {
         let Some((worker, expected)) = self.worker.clone().zip(self.record.worker) else {
@@ -246,7 +310,7 @@ impl Tx {
         let batch = ops::compile(ops, &worker.version, &content, &self.record.deletes)?;
         let report = agent
             .haproxy
-            .run(&batch, expected, &mut self.record.deletes);
+            .run(&batch, session, expected, &mut self.record.deletes);
         self.count_deletes(agent);
         self.expect_deletes(agent);
         Ok((report, batch.touched().clone()))

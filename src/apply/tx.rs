@@ -159,7 +159,17 @@ impl Tx {
     /// running plan is unknown; one that does not answer means nothing. True if it is
     /// another one.
     pub(super) fn look_at_worker(&mut self, agent: &Agent) -> bool {
-        match self.ask_worker(agent) {
+        self.worker_answered(agent, agent.haproxy.worker())
+    }
+
+    /// Takes note of what a look at the worker brought.
+    pub(super) fn worker_answered(
+        &mut self,
+        agent: &Agent,
+        seen: Result<WorkerInfo, String>,
+    ) -> bool {
+        self.note_answer(agent, seen.as_ref().err().map(String::as_str));
+        match seen {
             Ok(info) if !info.stopping && !self.is_former(agent, &info) => {
                 self.worker_seen(agent, info)
             }

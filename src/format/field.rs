@@ -78,14 +78,22 @@ pub fn required<'a, T: ?Sized>(field: &str, value: Option<&'a T>) -> Result<&'a 
 ///
 /// The rule that `text` breaks; so for all of these.
 pub fn word(field: &str, text: &str) -> Result<Word, Fault> {
+    check_word(field, text)?;
+    Ok(Word(text.to_owned()))
+}
+
+fn check_word(field: &str, text: &str) -> Result<(), Fault> {
     let rule = if text.is_empty() {
         "must not be empty"
     } else if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
         "must not hold blanks or control characters"
-    } else if text.contains([';', '<', '>', '\\']) {
+    } else if text
+        .bytes()
+        .any(|b| matches!(b, b';' | b'<' | b'>' | b'\\'))
+    {
         "must not hold any of ; < > \\"
     } else {
-        return Ok(Word(text.to_owned()));
+        return Ok(());
     };
     Err(broken(field, text, rule))
 }
@@ -130,7 +138,7 @@ pub fn name(field: &str, text: &str) -> Result<Name, Fault> {
 ///
 /// As [`word`].
 pub fn path(field: &str, text: &str) -> Result<RuntimePath, Fault> {
-    word(field, text)?;
+    check_word(field, text)?;
     let rule = if text.len() > MAX_PATH_BYTES {
         "must have at most 255 bytes"
     } else if text.starts_with(['#', '@', '*']) {

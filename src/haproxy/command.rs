@@ -32,9 +32,19 @@ impl Command {
     /// [`CommandFault`]: empty, a comment, several commands, a byte that ends or escapes,
     /// too long, too many words, a last word that starts a payload, `prompt` or `quit`.
     pub fn line(text: &str) -> Result<Self, CommandFault> {
-        check_line(text, 0)?;
-        let mut bytes = Vec::with_capacity(text.len() + 1);
-        bytes.extend_from_slice(text.as_bytes());
+        let mut own = String::with_capacity(text.len() + 1);
+        own.push_str(text);
+        Self::from_line(own)
+    }
+
+    /// [`line`](Self::line) of a text that is not needed any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`line`](Self::line).
+    pub fn from_line(text: String) -> Result<Self, CommandFault> {
+        check_line(&text, 0)?;
+        let mut bytes = text.into_bytes();
         bytes.push(b'\n');
         Ok(Self {
             bytes,
@@ -115,19 +125,34 @@ impl Command {
 }
 
 fn check_line(text: &str, more_words: usize) -> Result<(), CommandFault> {
-    let mut words = text.split([' ', '\t']).filter(|word| !word.is_empty());
-    let count = words.clone().count() + more_words;
-    let first = words.clone().next().ok_or(CommandFault::Empty)?;
-    if first.starts_with('#') || first == "prompt" || first == "quit" {
+    let mut words = text
+        .as_bytes()
+        .split(|b| matches!(b, b' ' | b'\t'))
+        .filter(|word| !word.is_empty());
+    let first = words.next().ok_or(CommandFault::Empty)?;
+    if first.starts_with(b"#") || first == b"prompt" || first == b"quit" {
+        let word = String::from_utf8_lossy(first);
         return Err(CommandFault::NotForASession {
-            word: first.chars().take(20).collect(),
+            word: word.chars().take(20).collect(),
         });
     }
-    // A backslash keeps a blank in its word, and is nothing that a line needs otherwise.
-    let plain = text.replace("\\ ", "  ");
-    let breaks = |b: &u8| matches!(b, b'\n' | b'\r' | b'\0' | b';' | b'\\');
-    if let Some(byte) = plain.bytes().find(|b| breaks(b)) {
-        return Err(CommandFault::Byte { byte });
+    let (mut count, mut last) = (1 + more_words, first);
+    for word in words {
+        (count, last) = (count + 1, word);
+    }
+    let mut escaped = false;
+    for &byte in text.as_bytes() {
+        // A backslash keeps a blank in its word, and is nothing that a line needs otherwise.
+        if escaped && byte != b' ' {
+            return Err(CommandFault::Byte { byte: b'\\' });
+        }
+        if matches!(byte, b'\n' | b'\r' | b'\0' | b';') {
+            return Err(CommandFault::Byte { byte });
+        }
+        escaped = byte == b'\\';
+    }
+    if escaped {
+        return Err(CommandFault::Byte { byte: b'\\' });
     }
     if count > MAX_COMMAND_WORDS {
         return Err(CommandFault::TooManyWords { words: count });
@@ -137,9 +162,9 @@ fn check_line(text: &str, more_words: usize) -> Result<(), CommandFault> {
             bytes: text.len() + 1,
         });
     }
-    match words.next_back() {
-        Some(last) if more_words == 0 && last.starts_with("<<") => Err(CommandFault::PayloadMark),
-        Some(_) | None => Ok(()),
+    match more_words == 0 && last.starts_with(b"<<") {
+        true => Err(CommandFault::PayloadMark),
+        false => Ok(()),
     }
 }
 

@@ -127,8 +127,11 @@ impl Splitter {
             self.state = State::Body;
             self.buffer.push(byte);
             if byte == b' ' && (self.buffer == EMPTY || self.buffer.ends_with(END)) {
-                let mut body = std::mem::take(&mut self.buffer);
-                body.truncate(body.len().saturating_sub(EMPTY.len()));
+                let body = match self.buffer.len().saturating_sub(EMPTY.len()) {
+                    0 => Vec::new(),
+                    length => self.buffer.get(..length).unwrap_or_default().to_vec(),
+                };
+                self.buffer.clear();
                 self.state = State::Start;
                 self.open.pop_front();
                 replies.push(Reply { body });

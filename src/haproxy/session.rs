@@ -29,6 +29,13 @@ pub const WINDOW_BYTES: usize = 8192;
 /// session broke.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// The question who answers.
+pub const INFO: &str = "show info float";
+/// What makes a connection a session.
+const GREETING: [&str; 2] = ["prompt\n", "set severity-output number\n"];
+/// The same, and the question who answers.
+const GREETING_AND_INFO: [&str; 3] = [GREETING[0], GREETING[1], "show info float\n"];
+
 /// An open session. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Session {
@@ -36,6 +43,27 @@ pub struct Session {
     splitter: Splitter,
     buffer: Vec<u8>,
     over: bool,
+}
+
+/// A session that was asked for; nothing of it has been read.
+#[derive(Debug)]
+pub struct Opening {
+    session: Session,
+}
+
+impl Opening {
+    /// Reads the answers: the session, and the worker at its other end. That worker stays
+    /// the same for as long as the session lives.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; no command has been sent.
+    pub fn finish(mut self, deadline: Deadline) -> Result<(Session, WorkerInfo), SessionError> {
+        let replies = self.session.greeted(&GREETING_AND_INFO, deadline)?;
+        let info = replies.first().map_or(&[][..], Reply::body);
+        let info = WorkerInfo::parse(info).map_err(SessionError::Info)?;
+        Ok((self.session, info))
+    }
 }
 
 /// What became of one command.
@@ -65,6 +93,28 @@ impl Session {
     ///
     /// [`SessionError`]; no command has been sent.
     pub fn open(worker: &WorkerSocket, deadline: Deadline) -> Result<Self, SessionError> {
+        let mut session = Self::greet(worker, &GREETING, deadline)?;
+        session.greeted(&GREETING, deadline)?;
+        Ok(session)
+    }
+
+    /// Connects, switches as [`open`](Self::open) does and asks who answers, in one
+    /// write. The answers are read by [`Opening::finish`], so that other work can be done
+    /// while HAProxy wakes up.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`]; no command has been sent.
+    pub fn begin(worker: &WorkerSocket, deadline: Deadline) -> Result<Opening, SessionError> {
+        let session = Self::greet(worker, &GREETING_AND_INFO, deadline)?;
+        Ok(Opening { session })
+    }
+
+    fn greet(
+        worker: &WorkerSocket,
+        lines: &[&str],
+        deadline: Deadline,
+    ) -> Result<Self, SessionError> {
         let connection = Connection::open(worker.path(), deadline).map_err(SessionError::Socket)?;
         let mut session = Self {
             connection,
@@ -72,22 +122,36 @@ impl Session {
             buffer: vec![0; 16 * 1024],
             over: false,
         };
-        session.splitter.expect(false);
-        session.splitter.expect(false);
+        for _ in lines {
+            session.splitter.expect(false);
+        }
         session
             .connection
-            .write(b"prompt\nset severity-output number\n", deadline)
+            .write(lines.concat().as_bytes(), deadline)
             .map_err(|error| SessionError::Socket(error.source))?;
+        Ok(session)
+    }
+
+    /// Reads the answers to a greeting; what is not about the session itself is returned.
+    fn greeted(&mut self, lines: &[&str], deadline: Deadline) -> Result<Vec<Reply>, SessionError> {
         let mut replies = Vec::new();
-        while session.splitter.open() > 0 {
-            session.receive(&mut replies, deadline)?;
+        while replies.len() < lines.len() {
+            self.receive(&mut replies, deadline)?;
+            // What is no session must not be waited for to answer the rest.
+            let switches = replies.iter().take(GREETING.len());
+            if let Some(reply) = switches.clone().find(|reply| !reply.is_silent()) {
+                return Err(SessionError::NoSession {
+                    words: reply.text().chars().take(200).collect(),
+                });
+            }
         }
-        match replies.iter().find(|reply| !reply.is_silent()) {
-            Some(reply) => Err(SessionError::NoSession {
-                words: reply.text().chars().take(200).collect(),
-            }),
-            None => Ok(session),
-        }
+        Ok(replies.split_off(GREETING.len()))
+    }
+
+    /// Whether nothing has come since the last answer, the end of the stream included.
+    /// HAProxy closes a session that is idle for its `stats timeout`.
+    pub fn is_quiet(&mut self) -> bool {
+        !self.over && matches!(self.connection.read_now(&mut self.buffer), Ok(None))
     }
 
     /// Asks on this session who answers. As the last command of a batch it also proves
@@ -97,18 +161,25 @@ impl Session {
     ///
     /// [`SessionError`]; the session is over then.
     pub fn info(&mut self, deadline: Deadline) -> Result<WorkerInfo, SessionError> {
-        let command = Command::line("show info float").map_err(|_| SessionError::Over)?;
+        let command = Command::line(INFO).map_err(|_| SessionError::Over)?;
         let mut exchange = self.exchange(&[command], deadline, &mut |_, _| go_on());
         match (exchange.outcomes.pop(), exchange.broken) {
-            (Some(Outcome::Answered(reply)), None) => {
-                WorkerInfo::parse(reply.body()).map_err(|error| {
-                    self.over = true;
-                    SessionError::Info(error)
-                })
-            }
+            (Some(Outcome::Answered(reply)), None) => self.who(&reply),
             (_, Some(broken)) => Err(broken),
             (Some(Outcome::Unknown | Outcome::NotSent) | None, None) => Err(SessionError::Over),
         }
+    }
+
+    /// What the answer to [`INFO`] says; after one that says nothing the session is over.
+    ///
+    /// # Errors
+    ///
+    /// `Info`.
+    pub fn who(&mut self, reply: &Reply) -> Result<WorkerInfo, SessionError> {
+        WorkerInfo::parse(reply.body()).map_err(|error| {
+            self.over = true;
+            SessionError::Info(error)
+        })
     }
 
     /// Sends the commands in their order and reads their answers. `judge` sees each
@@ -123,9 +194,24 @@ impl Session {
         deadline: Deadline,
         judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
     ) -> Exchange {
+        self.exchange_and(commands, None, deadline, &mut || (), judge)
+    }
+
+    /// [`exchange`](Self::exchange) with one more command behind the others, in the same
+    /// window if it fits. Its outcome is the last one; it is not sent after a `Break`.
+    /// `meanwhile` is called once, when the first window is on its way.
+    pub fn exchange_and(
+        &mut self,
+        commands: &[Command],
+        last: Option<&Command>,
+        deadline: Deadline,
+        meanwhile: &mut dyn FnMut(),
+        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
+    ) -> Exchange {
+        let commands: Vec<&Command> = commands.iter().chain(last).collect();
         let mut run = Run {
-            commands,
             outcomes: vec![Outcome::NotSent; commands.len()],
+            commands,
             open: VecDeque::new(),
             next: 0,
             outstanding: 0,
@@ -135,7 +221,7 @@ impl Session {
         let broken = if self.over {
             Some(SessionError::Over)
         } else {
-            self.drive(&mut run, deadline, judge).err()
+            self.drive(&mut run, deadline, meanwhile, judge).err()
         };
         self.over = self.over || broken.is_some();
         Exchange {
@@ -148,11 +234,16 @@ impl Session {
         &mut self,
         run: &mut Run<'_>,
         deadline: Deadline,
+        meanwhile: &mut dyn FnMut(),
         judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
     ) -> Result<(), SessionError> {
         let mut replies = Vec::new();
+        let mut meanwhile = Some(meanwhile);
         loop {
             let sent = self.send_window(run, &mut replies, deadline);
+            if let Some(call) = meanwhile.take() {
+                call();
+            }
             let sent = sent.and_then(|()| {
                 if run.open.is_empty() {
                     return Ok(());
@@ -295,7 +386,7 @@ fn whole_lines(rest: &[u8]) -> &[u8] {
 
 /// The state of one exchange.
 struct Run<'a> {
-    commands: &'a [Command],
+    commands: Vec<&'a Command>,
     outcomes: Vec<Outcome>,
     /// Places of the commands that are sent and not answered, oldest first.
     open: VecDeque<usize>,
@@ -317,7 +408,7 @@ impl<'a> Run<'a> {
             Some((at, due)) if Some(at) == oldest => due,
             Some(_) | None => {
                 let command = oldest.and_then(|at| self.commands.get(at));
-                let due = deadline.within(command.map_or(LAST_WORDS, Command::patience));
+                let due = deadline.within(command.map_or(LAST_WORDS, |one| one.patience()));
                 self.due = oldest.map(|at| (at, due));
                 due
             }
@@ -326,7 +417,7 @@ impl<'a> Run<'a> {
 
     /// The next command if it may be sent behind `batch` bytes of this write.
     fn fitting(&self, batch: usize) -> Option<&'a Command> {
-        let command = self.commands.get(self.next).filter(|_| !self.stopped)?;
+        let command = *self.commands.get(self.next).filter(|_| !self.stopped)?;
         let fits = self.outstanding + command.bytes().len() <= WINDOW_BYTES;
         let alone = self.open.is_empty() && batch == 0;
         (fits || alone).then_some(command)

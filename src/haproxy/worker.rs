@@ -7,7 +7,8 @@
 
 use super::identity::WorkerInfo;
 use super::rows::{MAX_ROW_BYTES, Rows};
-use super::socket::{Connection, Ended, SocketError};
+use super::session::INFO;
+use super::socket::{Connection, SocketError};
 use super::wait::{Backoff, Deadline};
 use std::error::Error;
 use std::fmt;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// The whole of `show info float` has about 4 KiB.
 const MAX_INFO_BYTES: usize = 256 * 1024;
+/// One read of it.
+const INFO_READ_BYTES: usize = 8 * 1024;
 /// A listing that is held as a whole: the servers of one backend, the rows of a
 /// crt-list, what is known of one certificate.
 pub const MAX_DUMP_BYTES: usize = 16 * 1024 * 1024;
@@ -52,22 +55,17 @@ impl WorkerSocket {
     /// [`SocketError`]; `Malformed` when something else than HAProxy answered,
     /// `Closed` when the answer was cut.
     pub fn info(&self, deadline: Deadline) -> Result<WorkerInfo, SocketError> {
-        let reply = self.ask("show info float", MAX_INFO_BYTES, deadline)?;
-        let malformed = |what: String| SocketError::Malformed {
-            path: self.path.clone(),
-            what,
-        };
-        let Reply::Whole(bytes) = reply else {
-            return Err(malformed("the answer to show info does not end".to_owned()));
-        };
-        // A blank line closes the answer; without it some line may be missing.
-        if b"Name: HAProxy\n".starts_with(head(&bytes)) && !bytes.ends_with(b"\n\n") {
-            return Err(SocketError::Closed {
-                path: self.path.clone(),
-                doing: "reading the answer to show info",
-            });
-        }
-        WorkerInfo::parse(&bytes).map_err(|error| malformed(error.to_string()))
+        self.ask_info(deadline)?.answer(deadline)
+    }
+
+    /// Sends the question of [`info`](Self::info); its answer is read later.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError`].
+    pub fn ask_info(&self, deadline: Deadline) -> Result<AskedInfo, SocketError> {
+        let connection = self.send(INFO, deadline)?;
+        Ok(AskedInfo { connection })
     }
 
     /// Runs one listing command and returns what it printed, complete and unchanged.
@@ -176,14 +174,48 @@ impl WorkerSocket {
             .map_err(|error| error.source)?;
         Ok(connection)
     }
+}
 
-    fn ask(&self, line: &str, cap: usize, deadline: Deadline) -> Result<Reply, SocketError> {
-        let mut connection = self.send(line, deadline)?;
-        let mut reply = Vec::new();
-        Ok(match connection.read_to_end(&mut reply, cap, deadline)? {
-            Ended::Eof => Reply::Whole(reply),
-            Ended::Cap => Reply::Endless,
-        })
+/// Who answers was asked, and HAProxy is about to say it.
+#[derive(Debug)]
+pub struct AskedInfo {
+    connection: Connection,
+}
+
+impl AskedInfo {
+    /// Reads the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorkerSocket::info`].
+    pub fn answer(mut self, deadline: Deadline) -> Result<WorkerInfo, SocketError> {
+        let malformed = |path: &Path, what: String| SocketError::Malformed {
+            path: path.to_path_buf(),
+            what,
+        };
+        let mut bytes = Vec::new();
+        let mut buffer = [0; INFO_READ_BYTES];
+        // A blank line closes the answer; without it some line may be missing. HAProxy
+        // closes the connection a moment later, which need not be waited for.
+        while !bytes.ends_with(b"\n\n") {
+            let count = self.connection.read(&mut buffer, deadline)?;
+            bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            if count == 0 && b"Name: HAProxy\n".starts_with(head(&bytes)) {
+                return Err(SocketError::Closed {
+                    path: self.connection.path().to_path_buf(),
+                    doing: "reading the answer to show info",
+                });
+            }
+            if count == 0 {
+                break;
+            }
+            if bytes.len() > MAX_INFO_BYTES {
+                let what = "the answer to show info does not end".to_owned();
+                return Err(malformed(self.connection.path(), what));
+            }
+        }
+        WorkerInfo::parse(&bytes)
+            .map_err(|error| malformed(self.connection.path(), error.to_string()))
     }
 }
 
@@ -202,12 +234,6 @@ fn unlocked<T>(
             answer => return answer,
         }
     }
-}
-
-/// What a one-shot connection gave.
-enum Reply {
-    Whole(Vec<u8>),
-    Endless,
 }
 
 /// The first bytes, as many as the greeting of `show info` has.

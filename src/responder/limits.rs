@@ -8,8 +8,13 @@ pub const MAX_LINE_BYTES: usize = 1024;
 /// Keys of one request.
 pub const MAX_KEYS: usize = 16;
 
-/// From the accept to the end of the request line. HAProxy sends it at once; who sends
-/// nothing holds a thread for that long.
+/// How long the kernel holds back a connection that has sent nothing, so that a thread is
+/// woken once, with the request there, and who says nothing holds none. In seconds, the
+/// least that the kernel knows.
+pub const DEFER_SECONDS: u8 = 1;
+
+/// From the accept to the end of the request line. HAProxy sends it at once; who stops
+/// in the middle holds a thread for that long.
 pub const READ_TIME: Duration = Duration::from_millis(200);
 
 /// How long a request that has begun, and has no line end yet, may pause before the pause

@@ -26,8 +26,8 @@ use super::copy::CopyCell;
 use super::coverage::{Coverage, Transition};
 use super::kv::Weights;
 use super::limits::{
-    ACCEPT_PAUSE, BACKLOG, CLOSE_TIME, CONNECTION_TIME, MAX_LINE_BYTES, QUIET_TIME, READ_TIME,
-    STUCK, THREAD_STACK_BYTES, THREADS,
+    ACCEPT_PAUSE, BACKLOG, CLOSE_TIME, CONNECTION_TIME, DEFER_SECONDS, MAX_LINE_BYTES, QUIET_TIME,
+    READ_TIME, STUCK, THREAD_STACK_BYTES, THREADS,
 };
 use super::line::{self, Request};
 use super::metrics::{Metrics, Silence};
@@ -85,6 +85,9 @@ impl CheckListener {
                     // Threads that wait in accept are woken one a connection; those that
                     // poll would all be.
                     listener.set_nonblocking(false)?;
+                    // A kernel without it hands connections over at once, and a thread
+                    // waits for the request instead.
+                    let _as_well = sys::defer_accept(&listener, DEFER_SECONDS);
                     let address = listener.local_addr()?;
                     return Ok(Self { listener, address });
                 }

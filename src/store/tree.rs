@@ -32,6 +32,9 @@ const FRESH_NANOS: i128 = 2_000_000_000;
 /// it counts for nothing.
 const MARK_DIGITS: i128 = 1_000;
 
+/// Lines of the fold are hashed this many bytes at a time; one has at most half as many.
+const FOLD_BYTES: usize = 4096;
+
 /// The owned files that exist.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
@@ -137,7 +140,8 @@ impl Tree {
     }
 
     /// Takes note of a file whose bytes the caller has just put there and knows. `mark` is
-    /// the time that the file was given after its last write, if it was.
+    /// the time that the file was given after its last write, if it was. False if something
+    /// else was found there, which is what is remembered then.
     ///
     /// # Errors
     /// The file cannot be looked at.
@@ -148,18 +152,29 @@ impl Tree {
         hash: ContentHash,
         mark: Option<i128>,
         now: UnixNanos,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let observed = stat_file(fs, path.as_str())?.map(|stat| Observed {
             hash,
             stamp: Stamp::new(&stat, now).marked(&stat, mark),
         });
         match observed {
-            Some(seen) if seen.stamp.size != hash.size => {
+            Some(seen) if seen.stamp.size == hash.size => {
+                self.set(path, observed);
+                return Ok(true);
+            }
+            Some(_) => {
                 self.observe_one(fs, path, now)?;
             }
-            Some(_) | None => self.set(path, observed),
+            None => self.set(path, None),
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Spares the next [`fold`](Self::fold): the caller has folded these very files, each
+    /// [`note`](Self::note) of which was true.
+    pub fn folds_to(&mut self, fold: [u8; 32]) {
+        debug_assert_eq!(self.fold(), fold, "the fold of other files");
+        self.folded = OnceLock::from(fold);
     }
 
     /// Drops a path that is no longer owned.
@@ -270,12 +285,18 @@ impl Tree {
 #[must_use]
 pub fn fold_of<'a>(files: impl IntoIterator<Item = (&'a ManifestPath, ContentHash)>) -> [u8; 32] {
     let mut fold = Sha256::new();
+    let mut lines = Vec::with_capacity(2 * FOLD_BYTES);
     for (path, hash) in files {
-        fold.update(path.as_str());
-        fold.update(b" ");
-        fold.update(hex_of(&hash.sha256));
-        fold.update(b"\n");
+        lines.extend_from_slice(path.as_str().as_bytes());
+        lines.push(b' ');
+        lines.extend_from_slice(&hex_of(&hash.sha256));
+        lines.push(b'\n');
+        if lines.len() >= FOLD_BYTES {
+            fold.update(&lines);
+            lines.clear();
+        }
     }
+    fold.update(&lines);
     fold.finalize().into()
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::apply::port::Haproxy;
+use crate::apply::port::{Haproxy, Look};
 use crate::haproxy::alerts::ReloadLog;
-use crate::haproxy::batch::{Batch, BatchReport};
+use crate::haproxy::batch::{Batch, BatchReport, OpenSession};
 use crate::haproxy::deletes::{Pass, Policy, Queue};
 use crate::haproxy::identity::{Identity, WorkerInfo};
 use crate::haproxy::inventory::RuntimeInventory;
@@ -166,7 +166,11 @@ impl Haproxy for ModelHaproxy {
         Ok(RuntimeInventory::default())
     }
 
-    fn run(&self, _: &Batch, _: Identity, _: &mut Queue) -> BatchReport {
+    fn look(&self, _: bool) -> Look {
+        Look::Known(self.worker())
+    }
+
+    fn run(&self, _: &Batch, _: Option<OpenSession>, _: Identity, _: &mut Queue) -> BatchReport {
         unreachable!("the shapes have no ops")
     }
 

@@ -1,8 +1,8 @@
 //! One batch of ops in one session with the worker, and what became of each op.
 //!
 //! Before, inside and after: the same worker must answer, and one that is not leaving.
-//! A session stays with the worker that it was opened to, so the last look is a new
-//! connection. The first refusal stops the sending; what is outstanding is still read
+//! A session stays with the worker that it was opened to, so a new connection must find
+//! the same one. The first refusal stops the sending; what is outstanding is still read
 //! and reported as it came. After an answer that cannot be trusted nothing is sent
 //! again and nothing is cleaned up: a reload of the files is the remedy for all of it.
 
@@ -16,6 +16,7 @@ use super::deletes::{DeleteRequest, Key, Queue};
 use super::identity::{Identity, WorkerInfo};
 use super::ops::program::Segment;
 use super::ops::{Outcome, Touched};
+use super::session::Session;
 use super::worker::WorkerSocket;
 use crate::clock::Clock;
 use std::collections::BTreeSet;
@@ -69,8 +70,30 @@ impl Batch {
         queue: &mut Queue,
         clock: &dyn Clock,
     ) -> BatchReport {
-        run::run(self, worker, expected, queue, clock)
+        self.run_in(None, worker, expected, queue, clock)
     }
+
+    /// [`run`](Self::run) in a session that the caller has already looked at. One that is
+    /// not with the expected worker, or was closed meanwhile, is replaced.
+    pub fn run_in(
+        &self,
+        open: Option<OpenSession>,
+        worker: &WorkerSocket,
+        expected: Identity,
+        queue: &mut Queue,
+        clock: &dyn Clock,
+    ) -> BatchReport {
+        run::run(self, open, worker, expected, queue, clock)
+    }
+}
+
+/// A session and the worker at its other end.
+#[derive(Debug)]
+pub struct OpenSession {
+    /// Nothing but the question who answers was said in it.
+    pub session: Session,
+    /// That answer.
+    pub info: WorkerInfo,
 }
 
 /// What became of one op.

@@ -1,6 +1,6 @@
 //! Running the pieces of a batch in their order.
 
-use super::{BATCH_PATIENCE, Batch, BatchReport, Ended, OpOutcome};
+use super::{BATCH_PATIENCE, Batch, BatchReport, Ended, OpOutcome, OpenSession};
 use crate::clock::Clock;
 use crate::error::Chain;
 use crate::haproxy::command::Command;
@@ -10,9 +10,9 @@ use crate::haproxy::ops::expect::{self, Judgement};
 use crate::haproxy::ops::program::{MapDel, Segment, Step};
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;
-use crate::haproxy::session::{self, Session, SessionError};
+use crate::haproxy::session::{self, Session, SessionError, WINDOW_BYTES};
 use crate::haproxy::wait::{Deadline, pause};
-use crate::haproxy::worker::WorkerSocket;
+use crate::haproxy::worker::{AskedInfo, WorkerSocket};
 use crate::wire::limits::MAX_MAP_DEL_REPEAT;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub(super) struct Runner<'a> {
 
 pub(super) fn run(
     batch: &Batch,
+    session: Option<OpenSession>,
     worker: &WorkerSocket,
     expected: Identity,
     queue: &mut Queue,
@@ -62,14 +63,17 @@ pub(super) fn run(
     });
     let results: Vec<_> = results.collect();
     let deadline = Deadline::from(clock.now(), BATCH_PATIENCE);
-    let opened = open(worker, expected, deadline);
+    let opened = match usable(session, expected) {
+        Some(open) => Ok(open),
+        None => open(worker, expected, deadline),
+    };
     let nothing = |results, ended| BatchReport {
         results,
         ended,
         reached_worker: false,
         deletes: Vec::new(),
     };
-    let (session, info) = match opened {
+    let OpenSession { session, info } = match opened {
         Ok(opened) => opened,
         Err(error) => {
             let words = Chain(&error).to_string();
@@ -91,12 +95,16 @@ pub(super) fn run(
         results,
         reached: false,
     };
-    let ran = batch
-        .segments
-        .iter()
-        .try_for_each(|segment| runner.segment(segment))
-        .and_then(|()| runner.same_worker(expected));
-    runner.report(batch, expected, ran)
+    let mut asked = None;
+    let ran = runner.all(&batch.segments, expected, &mut asked);
+    runner.report(batch, expected, asked, ran)
+}
+
+/// A session with the expected worker that HAProxy has not closed meanwhile.
+fn usable(open: Option<OpenSession>, expected: Identity) -> Option<OpenSession> {
+    let mut open = open?;
+    let same = open.info.identity == expected && !open.info.stopping;
+    (same && open.session.is_quiet()).then_some(open)
 }
 
 /// A session, tried again while a former worker takes the connection; nothing has been
@@ -105,13 +113,13 @@ fn open(
     worker: &WorkerSocket,
     expected: Identity,
     deadline: Deadline,
-) -> Result<(Session, WorkerInfo), SessionError> {
+) -> Result<OpenSession, SessionError> {
     let mut looks = 1;
     loop {
-        let mut session = Session::open(worker, deadline.within(LOOK_PATIENCE))?;
-        let info = session.info(deadline.within(LOOK_PATIENCE))?;
+        let deadline = deadline.within(LOOK_PATIENCE);
+        let (session, info) = Session::begin(worker, deadline)?.finish(deadline)?;
         if looks == FORMER_LOOKS || !info.identity.is_older_than(expected) {
-            return Ok((session, info));
+            return Ok(OpenSession { session, info });
         }
         looks += 1;
         pause(FORMER_PAUSE);
@@ -133,9 +141,47 @@ fn is_expected(info: &WorkerInfo, expected: Identity) -> Result<(), String> {
 }
 
 impl Runner<'_> {
+    /// All pieces, and the proof that the worker is still the expected one. When the last
+    /// piece is a handful of commands, the questions for that proof travel with it.
+    ///
+    /// `asked`, the new connection, may then be older than those commands, which takes
+    /// nothing from it: the files lie in place since before it was made, so a worker that
+    /// comes later has read them, and one that came earlier answers it.
+    fn all(
+        &mut self,
+        segments: &[Segment],
+        expected: Identity,
+        asked: &mut Option<AskedInfo>,
+    ) -> Result<(), Stop> {
+        let (last, before) = match segments.split_last() {
+            Some((Segment::Plain { commands, steps }, before)) => (Some((commands, steps)), before),
+            Some(_) | None => (None, segments),
+        };
+        before.iter().try_for_each(|one| self.segment(one))?;
+        let Some((commands, steps)) = last else {
+            return self.same_worker(expected);
+        };
+        let bytes: usize = commands.iter().map(|one| one.bytes().len()).sum();
+        let question =
+            Command::line(session::INFO).map_err(|fault| Stop::Unknown(fault.to_string()))?;
+        let (worker, patience) = (self.worker, self.deadline.within(LOOK_PATIENCE));
+        let mut ask = || {
+            if bytes <= WINDOW_BYTES {
+                // Nobody there: asked again afterwards, where it counts.
+                *asked = worker.ask_info(patience).ok();
+            }
+        };
+        match self.plain(commands, steps, Some(&question), &mut ask)? {
+            Some(reply) => self.is_same(&reply, expected),
+            None => self.same_worker(expected),
+        }
+    }
+
     fn segment(&mut self, segment: &Segment) -> Result<(), Stop> {
         match segment {
-            Segment::Plain { commands, steps } => self.plain(commands, steps),
+            Segment::Plain { commands, steps } => {
+                self.plain(commands, steps, None, &mut || ()).map(drop)
+            }
             Segment::MapDels(dels) => self.map_dels(dels),
             Segment::Settle(all) => self.settle(all),
             Segment::Remove(remove) => self.remove(remove),
@@ -157,36 +203,45 @@ impl Runner<'_> {
         }
     }
 
-    fn plain(&mut self, commands: &[Command], steps: &[Step]) -> Result<(), Stop> {
+    /// `question` is sent behind the commands; its answer is returned. `meanwhile` is
+    /// called while HAProxy works.
+    fn plain(
+        &mut self,
+        commands: &[Command],
+        steps: &[Step],
+        question: Option<&Command>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Option<Reply>, Stop> {
         let results = &mut self.results;
         let mut stop = None;
-        let exchange = self
-            .session
-            .exchange(commands, self.deadline, &mut |at, reply| {
-                let Some(step) = steps.get(at) else {
-                    return session::go_on();
-                };
-                let judgement = step.expect.judge(reply);
-                let Some(result) = results.get_mut(step.op) else {
-                    return session::go_on();
-                };
-                match judgement {
-                    Judgement::Good(note) => {
-                        if step.last && !result.outcome.is_failure() {
-                            result.outcome = Outcome::Ok(note);
+        let deadline = self.deadline;
+        let mut exchange =
+            self.session
+                .exchange_and(commands, question, deadline, meanwhile, &mut |at, reply| {
+                    let Some(step) = steps.get(at) else {
+                        return session::go_on();
+                    };
+                    let judgement = step.expect.judge(reply);
+                    let Some(result) = results.get_mut(step.op) else {
+                        return session::go_on();
+                    };
+                    match judgement {
+                        Judgement::Good(note) => {
+                            if step.last && !result.outcome.is_failure() {
+                                result.outcome = Outcome::Ok(note);
+                            }
+                            session::go_on()
                         }
-                        session::go_on()
-                    }
-                    Judgement::Bad(outcome) => {
-                        if !result.outcome.is_failure() {
-                            result.outcome = outcome;
-                            result.words = expect::words(reply);
+                        Judgement::Bad(outcome) => {
+                            if !result.outcome.is_failure() {
+                                result.outcome = outcome;
+                                result.words = expect::words(reply);
+                            }
+                            stop.get_or_insert(outcome);
+                            ControlFlow::Break(())
                         }
-                        stop.get_or_insert(outcome);
-                        ControlFlow::Break(())
                     }
-                }
-            });
+                });
         for (outcome, step) in exchange.outcomes.iter().zip(steps) {
             let result = results.get_mut(step.op);
             match (outcome, result) {
@@ -203,10 +258,11 @@ impl Runner<'_> {
         if let Some(error) = exchange.broken {
             return Err(broken(&error));
         }
-        match stop {
-            None => Ok(()),
-            Some(Outcome::WorkerChanged) => Err(leaving()),
-            Some(_) => Err(Stop::Refused),
+        match (stop, question.and_then(|_| exchange.outcomes.pop())) {
+            (None, Some(session::Outcome::Answered(reply))) => Ok(Some(reply)),
+            (None, _) => Ok(None),
+            (Some(Outcome::WorkerChanged), _) => Err(leaving()),
+            (Some(_), _) => Err(Stop::Refused),
         }
     }
 
@@ -337,16 +393,24 @@ impl Runner<'_> {
     /// The last answer of the session proves its order; the new connection proves that
     /// it was not a worker of yesterday.
     fn same_worker(&mut self, expected: Identity) -> Result<(), Stop> {
-        let inside = self
-            .session
-            .info(self.deadline.within(LOOK_PATIENCE))
-            .map_err(|error| broken(&error))?;
+        let reply = self.ask_line(session::INFO)?;
+        self.is_same(&reply, expected)
+    }
+
+    fn is_same(&mut self, reply: &Reply, expected: Identity) -> Result<(), Stop> {
+        let inside = self.session.who(reply).map_err(|error| broken(&error))?;
         is_expected(&inside, expected).map_err(Stop::WorkerChanged)
     }
 
-    fn report(mut self, batch: &Batch, expected: Identity, ran: Result<(), Stop>) -> BatchReport {
+    fn report(
+        mut self,
+        batch: &Batch,
+        expected: Identity,
+        asked: Option<AskedInfo>,
+        ran: Result<(), Stop>,
+    ) -> BatchReport {
         let mut deletes = Vec::new();
-        let ran = ran.and_then(|()| self.outside(expected));
+        let ran = ran.and_then(|()| self.outside(expected, asked));
         // They have no command of their own: those before the first that failed are done.
         let mut all = self.results.iter().enumerate();
         let stopped = all.position(|(op, r)| !r.outcome.is_ok() && !batch.absorbed.contains(&op));
@@ -383,12 +447,20 @@ impl Runner<'_> {
         }
     }
 
-    fn outside(&self, expected: Identity) -> Result<WorkerInfo, Stop> {
+    fn outside(
+        &self,
+        expected: Identity,
+        mut asked: Option<AskedInfo>,
+    ) -> Result<WorkerInfo, Stop> {
         let mut looks = 1;
         loop {
-            let info = self
-                .worker
-                .info(self.deadline.within(LOOK_PATIENCE))
+            let deadline = self.deadline.within(LOOK_PATIENCE);
+            let asked = match asked.take() {
+                Some(asked) => Ok(asked),
+                None => self.worker.ask_info(deadline),
+            };
+            let info = asked
+                .and_then(|asked| asked.answer(deadline))
                 .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
             if looks == FORMER_LOOKS || !info.identity.is_older_than(expected) {
                 is_expected(&info, expected).map_err(Stop::WorkerChanged)?;

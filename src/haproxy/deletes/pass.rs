@@ -64,9 +64,8 @@ fn run(
     clock: &dyn Clock,
 ) -> Result<(), String> {
     let deadline = Deadline::from(clock.now(), PASS_PATIENCE);
-    let mut session = Session::open(worker, deadline).map_err(|error| Chain(&error).to_string())?;
-    let info = session
-        .info(deadline)
+    let (mut session, info) = Session::begin(worker, deadline)
+        .and_then(|opening| opening.finish(deadline))
         .map_err(|error| Chain(&error).to_string())?;
     // A former worker that took this connection says nothing about the present one.
     if queue

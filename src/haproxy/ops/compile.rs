@@ -100,6 +100,14 @@ pub fn compile(
     })
 }
 
+/// The text of a command, with room for its line end.
+fn joined(words: &[&str]) -> String {
+    let bytes: usize = words.iter().map(|word| word.len()).sum();
+    let mut text = String::with_capacity(bytes + 1);
+    words.iter().for_each(|word| text.push_str(word));
+    text
+}
+
 struct Compiler<'a> {
     version: &'a HaproxyVersion,
     content: &'a dyn Content,
@@ -259,7 +267,17 @@ impl<'a> Compiler<'a> {
                 Ok(())
             }
             TypedOp::MapSet { path, key, value } => {
-                self.line(at, &format!("set map {path} {key} {value}"), Expect::Silent)
+                let words = [
+                    "set map ",
+                    path.as_str(),
+                    " ",
+                    key.as_str(),
+                    " ",
+                    value.as_str(),
+                ];
+                let command = Command::from_line(joined(&words))?;
+                self.push(at, command, Expect::Silent, true);
+                Ok(())
             }
             TypedOp::MapDel { path, key } => {
                 let command = Command::line(&format!("del map {path} {key}"))?;
@@ -396,7 +414,7 @@ impl<'a> Compiler<'a> {
     fn steps(&mut self, at: usize, steps: Vec<(String, Expect)>) -> Result<(), Fault> {
         let last = steps.len().saturating_sub(1);
         for (n, (text, expect)) in steps.into_iter().enumerate() {
-            let command = Command::line(&text)?;
+            let command = Command::from_line(text)?;
             self.push(at, command, expect, n == last);
         }
         Ok(())

@@ -81,6 +81,15 @@ impl Touched {
         self.backends.entry(name.to_string()).or_default()
     }
 
+    fn map(&mut self, path: &field::RuntimePath, check: MapCheck) {
+        match self.maps.get_mut(path.as_str()) {
+            Some(known) => *known = check,
+            None => {
+                self.maps.insert(path.as_str().to_owned(), check);
+            }
+        }
+    }
+
     fn add(&mut self, op: &TypedOp) {
         match op {
             TypedOp::BackendAdd { backend, .. } => {
@@ -134,11 +143,9 @@ impl Touched {
             TypedOp::MapAdd { path, .. }
             | TypedOp::MapSet { path, .. }
             | TypedOp::MapDel { path, .. } => {
-                self.maps.insert(path.to_string(), MapCheck::Entries);
+                self.map(path, MapCheck::Entries);
             }
-            TypedOp::MapReplace(path) => {
-                self.maps.insert(path.to_string(), MapCheck::Sequence);
-            }
+            TypedOp::MapReplace(path) => self.map(path, MapCheck::Sequence),
             TypedOp::CertNew(path) => {
                 self.certs.insert(path.to_string(), true);
             }
