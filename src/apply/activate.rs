@@ -7,9 +7,7 @@ use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
-use crate::wire::result::{
-    Failure, HAPROXY_GONE, Reload, ResultMode, Stage, UNREACHABLE,
-};
+use crate::wire::result::{Failure, HAPROXY_GONE, Reload, ResultMode, Stage, UNREACHABLE};
 
 use super::agent::Agent;
 use super::machine::Event;

@@ -179,7 +179,10 @@ pub(super) fn block(state: &State) -> Block {
     block.field("state", document);
     if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
         block.row("since", when::moment(&silent.since));
-        block.row("because", silent.reason.as_deref().unwrap_or("its socket is silent"));
+        block.row(
+            "because",
+            silent.reason.as_deref().unwrap_or("its socket is silent"),
+        );
     } else if let Some(degraded) = &state.degraded {
         block.row("since", when::moment(&degraded.since));
         // Mostly it is the last push's failure, which is told below.

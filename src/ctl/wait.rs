@@ -24,7 +24,10 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let mut pause = FIRST_LOOK;
     loop {
         let late = Instant::now() >= until;
-        match client.state(StateRead::default()).and_then(|state| sure(client, state, deletes)) {
+        match client
+            .state(StateRead::default())
+            .and_then(|state| sure(client, state, deletes))
+        {
             Ok(state) => match still(&state, deletes) {
                 Still::Waiting if !late => {}
                 Still::Waiting | Still::Stuck => return state::block(&told(client, state)),

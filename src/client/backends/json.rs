@@ -32,7 +32,10 @@ fn data(what: &str) -> String {
         if let Some((key, known)) = names.split_first() {
             return match known {
                 [] => format!("there is no key {key:?} here"),
-                known => format!("there is no key {key:?} here; there are {}", known.join(", ")),
+                known => format!(
+                    "there is no key {key:?} here; there are {}",
+                    known.join(", ")
+                ),
             };
         }
     }
@@ -72,9 +75,18 @@ mod tests {
         for (text, words) in [
             ("{\"version\": 1,", "line 1, column 14: it ends too early"),
             ("{\"version\": 1,}", "it is no JSON: trailing comma"),
-            ("{\"version\": \"1\"}", "\"1\" is there, where a whole number belongs"),
-            ("{\"version\": -1}", "-1 is there, where a whole number belongs"),
-            ("{\"version\": 1.5}", "1.5 is there, where a whole number belongs"),
+            (
+                "{\"version\": \"1\"}",
+                "\"1\" is there, where a whole number belongs",
+            ),
+            (
+                "{\"version\": -1}",
+                "-1 is there, where a whole number belongs",
+            ),
+            (
+                "{\"version\": 1.5}",
+                "1.5 is there, where a whole number belongs",
+            ),
             ("[]", "a list is there, where an object belongs"),
             ("{\"version\": 1}", "the key \"backends\" is missing"),
             (
@@ -99,7 +111,12 @@ mod tests {
             ),
         ] {
             let template = b"# haptic: backends\n";
-            let read = Declared::read(BACKENDS_FILE, Some(text.as_bytes()), "haproxy.cfg", template);
+            let read = Declared::read(
+                BACKENDS_FILE,
+                Some(text.as_bytes()),
+                "haproxy.cfg",
+                template,
+            );
             let Err(error) = read else { panic!("{text}") };
             let told = error.to_string();
             assert!(told.contains(words), "{text}: {told}");

@@ -157,12 +157,7 @@ impl Findings {
     }
 
     /// Whether something else was made of what a command could change.
-    fn otherwise(
-        &mut self,
-        entry: &Entry<'_>,
-        set: &FileSet,
-        state: &State,
-    ) {
+    fn otherwise(&mut self, entry: &Entry<'_>, set: &FileSet, state: &State) {
         let path = entry.path.as_str();
         let at = (Some(entry.path), None);
         match uses(path, &state.runtime_inventory).as_slice() {

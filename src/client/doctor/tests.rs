@@ -320,8 +320,14 @@ fn files_that_have_another_use() {
         ]
     );
     let found = doctor(&set, &state);
-    assert!(found[1].text.contains("as map and as ACL file"), "{found:#?}");
-    assert!(found[2].text.contains("line 2 of haproxy.cfg"), "{found:#?}");
+    assert!(
+        found[1].text.contains("as map and as ACL file"),
+        "{found:#?}"
+    );
+    assert!(
+        found[2].text.contains("line 2 of haproxy.cfg"),
+        "{found:#?}"
+    );
 }
 
 #[test]

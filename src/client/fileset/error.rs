@@ -106,11 +106,13 @@ pub enum FileSetError {
 impl fmt::Display for FileSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable { path, source } if source.kind() == io::ErrorKind::NotFound => write!(
-                f,
-                "{} is not there; name the directory that holds haproxy.cfg and the files it refers to",
-                path.display()
-            ),
+            Self::Unreadable { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                write!(
+                    f,
+                    "{} is not there; name the directory that holds haproxy.cfg and the files it refers to",
+                    path.display()
+                )
+            }
             Self::Unreadable { path, source } => write!(
                 f,
                 "{} cannot be read ({source}); make it readable for this user, or move it out of the directory",

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::client::Error;
-use crate::client::error::short;
 use crate::client::decide::pushed_by;
+use crate::client::error::short;
 use crate::wire::manifest::Token;
 use crate::wire::result::{ApplyResult, ConflictReason};
 use crate::wire::state::State;
@@ -183,7 +183,11 @@ impl fmt::Display for PushError {
                         f,
                         "the set is on disk, but what the worker runs is not known"
                     )?,
-                    id => write!(f, "the set is on disk, but the worker runs plan {}", short(id))?,
+                    id => write!(
+                        f,
+                        "the set is on disk, but the worker runs plan {}",
+                        short(id)
+                    )?,
                 }
                 match reason {
                     Some(reason) => write!(f, ": {reason}"),

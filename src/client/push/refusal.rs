@@ -61,9 +61,7 @@ impl Refusal {
                     }
                 }
                 // What was refused is put back; a revert has done so before.
-                Some(reload) if reload.performed && result.rollback.is_none() => {
-                    Self::Unconfirmed
-                }
+                Some(reload) if reload.performed && result.rollback.is_none() => Self::Unconfirmed,
                 Some(reload) if reload.output.is_none() => Self::Silent,
                 Some(_) | None => Self::Files,
             },
@@ -128,29 +126,97 @@ mod tests {
         let asked = |output| Some((true, output));
         let unasked = Some((false, None));
         for (wanted, answer) in [
-            (Refusal::Files, nack(Stage::Reload, words, asked(Some(words)), Some(true))),
+            (
+                Refusal::Files,
+                nack(Stage::Reload, words, asked(Some(words)), Some(true)),
+            ),
             // Remembered from before.
-            (Refusal::Files, nack(Stage::Reload, words, Some((false, Some(words))), None)),
-            (Refusal::Files, nack(Stage::Reload, "haproxy.cfg: line 3 has a quote; no reload was sent", unasked, Some(true))),
-            (Refusal::Files, nack(Stage::ScheduledReload, words, asked(Some(words)), Some(true))),
-            (Refusal::Silent, nack(Stage::Reload, silent, asked(None), Some(true))),
-            (Refusal::Unasked, nack(Stage::Reload, &unreachable, unasked, Some(true))),
-            (Refusal::Unasked, nack(Stage::RevertReload, &unreachable, unasked, Some(true))),
-            (Refusal::Ended, nack(Stage::Reload, &gone, asked(None), Some(true))),
-            (Refusal::Unconfirmed, nack(Stage::Reload, "no answer; the files stay", asked(None), None)),
-            (Refusal::Unread, nack(Stage::ScheduledReload, "haproxy.cfg cannot be read (gone); no reload was sent", unasked, Some(true))),
-            (Refusal::Disk, nack(Stage::Backup, "no space left", None, None)),
-            (Refusal::Disk, nack(Stage::Write, "no space left", None, Some(true))),
-            (Refusal::Disk, nack(Stage::Revert, "no space left", None, Some(false))),
-            (Refusal::GoodLost, nack(Stage::Revert, "files of g were changed", None, Some(true))),
+            (
+                Refusal::Files,
+                nack(Stage::Reload, words, Some((false, Some(words))), None),
+            ),
+            (
+                Refusal::Files,
+                nack(
+                    Stage::Reload,
+                    "haproxy.cfg: line 3 has a quote; no reload was sent",
+                    unasked,
+                    Some(true),
+                ),
+            ),
+            (
+                Refusal::Files,
+                nack(
+                    Stage::ScheduledReload,
+                    words,
+                    asked(Some(words)),
+                    Some(true),
+                ),
+            ),
+            (
+                Refusal::Silent,
+                nack(Stage::Reload, silent, asked(None), Some(true)),
+            ),
+            (
+                Refusal::Unasked,
+                nack(Stage::Reload, &unreachable, unasked, Some(true)),
+            ),
+            (
+                Refusal::Unasked,
+                nack(Stage::RevertReload, &unreachable, unasked, Some(true)),
+            ),
+            (
+                Refusal::Ended,
+                nack(Stage::Reload, &gone, asked(None), Some(true)),
+            ),
+            (
+                Refusal::Unconfirmed,
+                nack(
+                    Stage::Reload,
+                    "no answer; the files stay",
+                    asked(None),
+                    None,
+                ),
+            ),
+            (
+                Refusal::Unread,
+                nack(
+                    Stage::ScheduledReload,
+                    "haproxy.cfg cannot be read (gone); no reload was sent",
+                    unasked,
+                    Some(true),
+                ),
+            ),
+            (
+                Refusal::Disk,
+                nack(Stage::Backup, "no space left", None, None),
+            ),
+            (
+                Refusal::Disk,
+                nack(Stage::Write, "no space left", None, Some(true)),
+            ),
+            (
+                Refusal::Disk,
+                nack(Stage::Revert, "no space left", None, Some(false)),
+            ),
+            (
+                Refusal::GoodLost,
+                nack(Stage::Revert, "files of g were changed", None, Some(true)),
+            ),
             (
                 Refusal::NothingGood,
-                ApplyResult { lkg_plan_id: String::new(), ..nack(Stage::Revert, "none", None, None) },
+                ApplyResult {
+                    lkg_plan_id: String::new(),
+                    ..nack(Stage::Revert, "none", None, None)
+                },
             ),
         ] {
             assert_eq!(Refusal::of(&answer), Some(wanted), "{answer:?}");
         }
-        let good = ApplyResult { ok: true, ..nack(Stage::Reload, words, None, None) };
+        let good = ApplyResult {
+            ok: true,
+            ..nack(Stage::Reload, words, None, None)
+        };
         assert_eq!(Refusal::of(&good), None);
     }
 }

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::wire::manifest::Manifest;
-use crate::wire::result::{
-    ApplyResult, Failure, Reload, ResultMode, Rollback, Stage, UNREACHABLE,
-};
+use crate::wire::result::{ApplyResult, Failure, Reload, ResultMode, Rollback, Stage, UNREACHABLE};
 
 use super::apply::{Answer, Job, Report, Run, failure};
 use super::knobs::{Pacing, ReloadFault};

@@ -57,7 +57,13 @@ fn client(address: SocketAddr, user: &str, password: &str) -> Client {
 fn on_both(name_it: impl Fn(&str, SocketAddr, &str, &str, &str)) {
     let fake = FakeAgent::start().unwrap();
     let address = fake.url().strip_prefix("http://").unwrap().parse().unwrap();
-    name_it("the fake", address, fake.username(), fake.password(), "global\n");
+    name_it(
+        "the fake",
+        address,
+        fake.username(),
+        fake.password(),
+        "global\n",
+    );
 
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("base");
@@ -113,7 +119,10 @@ fn broken_connections_are_told_alike_in_front_of_both_servers() {
         assert_eq!(class(hung), "timeout", "{who}");
     });
     // Nobody there at all.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let nobody = client(free, "u", "p").state(StateRead::default());
     assert_eq!(class(nobody), "refused");
 }
@@ -148,8 +157,7 @@ fn a_push_behind_a_broken_connection_ends_where_the_set_is() {
                 _ => {}
             };
             let options = PushOptions::default();
-            let outcome =
-                haptic_agent::client::push_watched(&client, &set, &options, &spoil);
+            let outcome = haptic_agent::client::push_watched(&client, &set, &options, &spoil);
             proxy.set(Way::Pass);
             match outcome {
                 Ok(pushed) => assert!(pushed.is_converged(), "{who}: {way:?}"),

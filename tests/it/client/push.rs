@@ -290,7 +290,11 @@ fn a_newer_leader_is_obeyed_unless_overruled() {
     };
     let pushed = push(&client, &mine, &overrule).unwrap();
     assert_eq!(pushed.outcome, Outcome::Applied);
-    assert_eq!(agent.state().applied_token.leader_epoch, 10, "nothing is guessed");
+    assert_eq!(
+        agent.state().applied_token.leader_epoch,
+        10,
+        "nothing is guessed"
+    );
 }
 
 /// A leader that was deposed must not take its successor's epoch from the state.

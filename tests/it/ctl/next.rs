@@ -84,7 +84,9 @@ fn a_haproxy_that_died_is_told_by_every_verb_and_waited_for() {
             .ends(0)
             .says("reload: HAProxy has not answered since");
         pod.start_haproxy();
-        ctl(url, &["wait", "--timeout", "60s"]).ends(0).says("good: plan");
+        ctl(url, &["wait", "--timeout", "60s"])
+            .ends(0)
+            .says("good: plan");
         pod.is_well(&site, &pod.push(&site));
     }
 }
@@ -93,7 +95,9 @@ fn a_haproxy_that_died_is_told_by_every_verb_and_waited_for() {
 #[test]
 fn unchanged_is_said_of_what_was_looked_at() {
     let (mut pod, site) = Pod::pushed(Version::V3_4, &[("--reload-timeout", "4s")]);
-    pod.push(&site).ends(0).says("unchanged: it runs this set already");
+    pod.push(&site)
+        .ends(0)
+        .says("unchanged: it runs this set already");
     fs::write(pod.base.join("maps/host.map"), "a.example edited\n").unwrap();
     pod.push(&site).ends(0).says("applied with a reload");
     assert_eq!(pod.get("a.example"), "one");
@@ -117,7 +121,11 @@ fn what_haproxy_judged_is_to_be_mended_also_where_the_agent_saw_it_first() {
         (Version::V3_0, "    frobnicate on\n", "frobnicate"),
         (Version::V3_4, "    frobnicate on\n", "frobnicate"),
         // 3.4's master would not survive it, so it is not asked.
-        (Version::V3_4, "    http-request deny if \"x\n", "no reload was sent"),
+        (
+            Version::V3_4,
+            "    http-request deny if \"x\n",
+            "no reload was sent",
+        ),
     ] {
         let (pod, site) = Pod::pushed(version, &[]);
         site.write("haproxy.cfg", &pod.config(line));
@@ -200,7 +208,10 @@ fn a_way_back_that_is_refused_is_not_advised_again() {
     pod.push(&site).ends(0).says("without a reload");
     drop(outside);
     let advice = "next: what was good once is so no more: push a set that HAProxy accepts";
-    ctl(url, &["revert"]).ends(1).says("stage revert_reload").says(advice);
+    ctl(url, &["revert"])
+        .ends(1)
+        .says("stage revert_reload")
+        .says(advice);
     let state = ctl(url, &["state"]);
     state.ends(1).says("push a set that HAProxy accepts");
     assert!(!state.stdout.contains("hapticctl revert"), "{state}");
@@ -258,7 +269,11 @@ fn a_put_off_reload_that_cannot_be_asked_for_is_named() {
     out.ends(1)
         .says("has not run yet: the reload could not be asked for: nobody listens")
         .says(held);
-    assert!(out.stderr.contains("its reload is due: the reload could not"), "{out}");
+    assert!(
+        out.stderr
+            .contains("its reload is due: the reload could not"),
+        "{out}"
+    );
     ctl(url, &["push", "--no-wait", site.path()])
         .ends(1)
         .says("the reload could not be asked for")
@@ -296,6 +311,10 @@ fn a_name_that_the_agent_keeps_for_itself_is_told_by_the_plan() {
             .says("worker.sock is a name that the agent keeps for itself")
             .says("next: give the file another name");
     }
-    fs::rename(site.dir.path().join("worker.sock"), site.dir.path().join("note")).unwrap();
+    fs::rename(
+        site.dir.path().join("worker.sock"),
+        site.dir.path().join("note"),
+    )
+    .unwrap();
     pod.is_well(&site, &pod.push(&site));
 }

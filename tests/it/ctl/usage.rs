@@ -33,7 +33,10 @@ fn what_cannot_be_used_is_one_line_and_exit_2_and_nobody_is_asked() {
     let table: &[(&[&str], &str)] = &[
         (&[], "a verb is needed"),
         (&["push"], "DIR is missing"),
-        (&["push", missing], "missing is not there; name the directory that holds"),
+        (
+            &["push", missing],
+            "missing is not there; name the directory that holds",
+        ),
         (&["push", empty.path()], "haproxy.cfg"),
         (&["push", site.path(), "--kind", "no.map=map"], "no.map"),
         (&["state", "--agents", missing], "cannot read"),

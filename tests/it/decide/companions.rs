@@ -51,12 +51,14 @@ fn each_sort_of_companion_is_reloaded_and_so_is_its_certificate() {
         site.files
             .insert("certs/one.pem.ocsp".into(), certs::first().ocsp());
         site.reload("it belongs to certs/one.pem");
-        assert_ne!(site.stapled(), before, "{version}: the old answer is stapled on");
-        site.agrees();
-        site.files.insert(
-            "certs/one.pem.sctl".into(),
-            b"\0\x06\0\x04wxyz".to_vec(),
+        assert_ne!(
+            site.stapled(),
+            before,
+            "{version}: the old answer is stapled on"
         );
+        site.agrees();
+        site.files
+            .insert("certs/one.pem.sctl".into(), b"\0\x06\0\x04wxyz".to_vec());
         site.reload("it belongs to certs/one.pem");
         site.agrees();
         // The certificate by itself, which a command would rob of what lies beside it.

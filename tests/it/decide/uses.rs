@@ -94,7 +94,9 @@ fn a_map_that_is_something_else_too_is_reloaded_and_both_are_new() {
             let what = row.what;
             // 3.0 does not know the setting, and needs none.
             let global = match version.branch() {
-                "3.0" => row.global.replace("    tune.lua.bool-sample-conversion normal\n", ""),
+                "3.0" => row
+                    .global
+                    .replace("    tune.lua.bool-sample-conversion normal\n", ""),
                 _ => row.global.to_owned(),
             };
             let lines = format!("{MAP}{}", row.lines.replace("@PAGE@", PAGE));
@@ -180,16 +182,17 @@ fn a_map_that_is_only_a_map_is_changed_without_a_reload() {
 fn a_certificate_that_is_something_else_too_is_reloaded() {
     for version in BOTH {
         let lines = "    bind unix@@BASE@/tls.sock ssl crt certs/a.pem\n    http-request return status 200 content-type text/plain file certs/a.pem if { path /other }\n";
-        let files = [
-            ("haproxy.cfg", config("", lines)),
-            ("certs/a.pem", first()),
-        ];
+        let files = [("haproxy.cfg", config("", lines)), ("certs/a.pem", first())];
         let mut site = Site::start(version, &files);
         let before = site.serial("certs/a.pem");
         site.write("certs/a.pem", &second());
         site.reload("something else than a certificate");
         assert_ne!(site.serial("certs/a.pem"), before, "{version}");
-        assert!(site.get("/other").contains(second().lines().nth(1).unwrap()), "{version}");
+        assert!(
+            site.get("/other")
+                .contains(second().lines().nth(1).unwrap()),
+            "{version}"
+        );
         site.agrees();
     }
 }

@@ -11,7 +11,10 @@ use haptic_agent::testkit::fake_haproxy::ReloadFault;
 #[test]
 fn each_way_of_a_reload_to_fail_has_its_sort_and_the_next_push_helps() {
     for (fault, wanted) in [
-        (ReloadFault::Refuse("[haproxy.cfg:3] : unknown keyword 'frob'".into()), Refusal::Files),
+        (
+            ReloadFault::Refuse("[haproxy.cfg:3] : unknown keyword 'frob'".into()),
+            Refusal::Files,
+        ),
         (ReloadFault::Refuse(String::new()), Refusal::Silent),
         (ReloadFault::Hang, Refusal::Unconfirmed),
         (ReloadFault::NoNewWorker, Refusal::Unconfirmed),
@@ -32,6 +35,10 @@ fn each_way_of_a_reload_to_fail_has_its_sort_and_the_next_push_helps() {
             let answer = rig.push(&Site::new().config("3"), "p3");
             (answer["ok"] == true).then_some(())
         });
-        assert_eq!(rig.side.state("?plan=0")["worker_ops_plan_id"], "p3", "{what}");
+        assert_eq!(
+            rig.side.state("?plan=0")["worker_ops_plan_id"],
+            "p3",
+            "{what}"
+        );
     }
 }

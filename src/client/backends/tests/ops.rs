@@ -211,10 +211,7 @@ fn whole_backends_come_and_go_from_3_4_on() {
     let ops = composed(&some, &none, "3.4.7").unwrap();
     assert_eq!(shown(&ops.unpublish), ["backend_unpublish b"]);
     assert_eq!(shown(&ops.leave).len(), 6);
-    assert_eq!(
-        shown(&ops.remove),
-        ["wait_be_removable b", "backend_del b"]
-    );
+    assert_eq!(shown(&ops.remove), ["wait_be_removable b", "backend_del b"]);
     for (old, new) in [(&none, &some), (&some, &none)] {
         let why = composed(old, new, "3.3.13").unwrap_err();
         assert!(

@@ -30,8 +30,14 @@ fn line(config: &str, path: &str, one: Use) -> Option<usize> {
 fn words_that_may_name_a_map_and_do_not_stand_where_maps_do() {
     for (text, other) in [
         // Maps, however they are spelled: the worker lists each name.
-        ("use_backend %[req.hdr(host),lower,map(maps/host.map)]", false),
-        ("use_backend %[req.hdr(host),map_beg(maps/host.map,none)]", false),
+        (
+            "use_backend %[req.hdr(host),lower,map(maps/host.map)]",
+            false,
+        ),
+        (
+            "use_backend %[req.hdr(host),map_beg(maps/host.map,none)]",
+            false,
+        ),
         ("use_backend %[src,map_ip(maps/host.map)]", false),
         ("use_backend \"%[req.hdr(host),map(maps/host.map)]\"", false),
         ("use_backend %[path,map(\"maps/host.map\",none)]", false),
@@ -40,7 +46,10 @@ fn words_that_may_name_a_map_and_do_not_stand_where_maps_do() {
         ("http-request set-map(maps/host.map) %[src] 1 if x", false),
         ("http-request del-map(maps/host.map) %[src]", false),
         ("acl known path,map(maps/host.map) -m found", false),
-        ("use_backend x if { path,map(maps/host.map) -m found }", false),
+        (
+            "use_backend x if { path,map(maps/host.map) -m found }",
+            false,
+        ),
         // Not this file.
         ("http-request return file maps/host.map.html", false),
         ("http-request return file xmaps/host.map", false),
@@ -57,7 +66,10 @@ fn words_that_may_name_a_map_and_do_not_stand_where_maps_do() {
         ("acl x path -f file@maps/host.map", true),
         ("acl x path -M -f maps/host.map", true),
         ("use_backend x if { path -f ./maps/host.map }", true),
-        ("use_backend x if { path -f /etc/haproxy/maps/host.map }", true),
+        (
+            "use_backend x if { path -f /etc/haproxy/maps/host.map }",
+            true,
+        ),
         ("acl x path -f maps//host.map", true),
         ("acl x path -f maps/../maps/host.map", true),
         ("acl x path -f host.map", true),
@@ -75,13 +87,22 @@ fn words_that_may_name_a_map_and_do_not_stand_where_maps_do() {
         ("acl x path -f \"maps/x$FILE\"", false),
         ("acl x path -f \"maps/$FILE.map\"", true),
         ("setenv FILE maps/host.map", true),
-        ("http-request return status 200 content-type text/plain file maps/host.map", true),
-        ("http-request return content-type text/plain lf-file maps/host.map", true),
+        (
+            "http-request return status 200 content-type text/plain file maps/host.map",
+            true,
+        ),
+        (
+            "http-request return content-type text/plain lf-file maps/host.map",
+            true,
+        ),
         ("errorfile 503 maps/host.map", true),
         ("errorfiles maps", true),
         ("errorfiles /etc/haproxy/maps/", true),
         ("http-request add-acl(maps/host.map) %[src]", true),
-        ("use_backend %[path,map(maps/other.map,maps/host.map)]", true),
+        (
+            "use_backend %[path,map(maps/other.map,maps/host.map)]",
+            true,
+        ),
         ("use_backend %[path,lua.look(maps/host.map)]", true),
         ("lua-load pages/x.lua maps/host.map", true),
         ("external-check command maps/host.map", true),
@@ -104,21 +125,81 @@ fn words_that_may_name_a_map_and_do_not_stand_where_maps_do() {
 #[test]
 fn certificates_and_lists_where_they_are_listed_and_elsewhere() {
     for (text, path, one, other) in [
-        ("bind :443 ssl crt certs/a.pem", "certs/a.pem", Use::Cert, false),
-        ("server s h:1 ssl crt certs/a.pem", "certs/a.pem", Use::Cert, false),
+        (
+            "bind :443 ssl crt certs/a.pem",
+            "certs/a.pem",
+            Use::Cert,
+            false,
+        ),
+        (
+            "server s h:1 ssl crt certs/a.pem",
+            "certs/a.pem",
+            Use::Cert,
+            false,
+        ),
         ("load crt \"a.pem\" key k", "certs/a.pem", Use::Cert, false),
-        ("load crt x.pem key \"certs/a.pem\"", "certs/a.pem", Use::Cert, true),
+        (
+            "load crt x.pem key \"certs/a.pem\"",
+            "certs/a.pem",
+            Use::Cert,
+            true,
+        ),
         ("bind :443 ssl crt certs/", "certs/a.pem", Use::Cert, false),
-        ("http-request deny if !{ x,jwt_verify(a,\"certs/a.pem\") }", "certs/a.pem", Use::Cert, true),
-        ("bind :443 ssl crt-list site.crtlist", "site.crtlist", Use::CrtList, false),
-        ("http-request return file site.crtlist", "site.crtlist", Use::CrtList, true),
-        ("bind :443 ssl ca-file ca/c.pem verify required", "ca/c.pem", Use::Ca, false),
-        ("bind :443 ssl ca-verify-file ca/c.pem", "ca/c.pem", Use::Ca, false),
-        ("bind :443 ssl ca-sign-file ca/c.pem", "ca/c.pem", Use::Ca, true),
+        (
+            "http-request deny if !{ x,jwt_verify(a,\"certs/a.pem\") }",
+            "certs/a.pem",
+            Use::Cert,
+            true,
+        ),
+        (
+            "bind :443 ssl crt-list site.crtlist",
+            "site.crtlist",
+            Use::CrtList,
+            false,
+        ),
+        (
+            "http-request return file site.crtlist",
+            "site.crtlist",
+            Use::CrtList,
+            true,
+        ),
+        (
+            "bind :443 ssl ca-file ca/c.pem verify required",
+            "ca/c.pem",
+            Use::Ca,
+            false,
+        ),
+        (
+            "bind :443 ssl ca-verify-file ca/c.pem",
+            "ca/c.pem",
+            Use::Ca,
+            false,
+        ),
+        (
+            "bind :443 ssl ca-sign-file ca/c.pem",
+            "ca/c.pem",
+            Use::Ca,
+            true,
+        ),
         ("server s h:1 ssl ca-file ca", "ca/c.pem", Use::Ca, true),
-        ("server s h:1 ssl ca-file \"$CAS\"", "ca/c.pem", Use::Ca, true),
-        ("server s h:1 ssl ca-file \"$CAS/x.pem\"", "ca/c.pem", Use::Ca, false),
-        ("server s h:1 ssl ca-file @system-ca", "ca/c.pem", Use::Ca, false),
+        (
+            "server s h:1 ssl ca-file \"$CAS\"",
+            "ca/c.pem",
+            Use::Ca,
+            true,
+        ),
+        (
+            "server s h:1 ssl ca-file \"$CAS/x.pem\"",
+            "ca/c.pem",
+            Use::Ca,
+            false,
+        ),
+        (
+            "server s h:1 ssl ca-file @system-ca",
+            "ca/c.pem",
+            Use::Ca,
+            false,
+        ),
     ] {
         let found = line(&format!("frontend f\n  {text}\n"), path, one);
         assert_eq!(found, other.then_some(2), "{text}");
@@ -147,21 +228,37 @@ fn files_are_read_from_where_they_are_named() {
     let list = [("list.txt", "# x\ncerts/a.pem [ca-file ca/c.pem] a.x\n")];
     let set = set("frontend f\n  bind :443 ssl crt-list list.txt\n", &list);
     for (path, one) in [("certs/a.pem", Use::Cert), ("ca/c.pem", Use::Ca)] {
-        assert_eq!(Mentions::of(&set).other_use(path, one, &set), None, "{path}");
+        assert_eq!(
+            Mentions::of(&set).other_use(path, one, &set),
+            None,
+            "{path}"
+        );
     }
     let script = |text| [("x.lua", text)];
-    assert_eq!(used("", &script("m = Map.new(\"maps/host.map\", Map._str)\n")), None);
+    assert_eq!(
+        used("", &script("m = Map.new(\"maps/host.map\", Map._str)\n")),
+        None
+    );
     let found = used("", &script("\nf = io.open('maps/host.map')\n"));
     assert_eq!(found.as_deref(), Some("x.lua:2"));
     // Told by `-f` on HAProxy's command line, whatever its name is.
-    let second = [("more", "backend b\n  http-request return file maps/host.map\n")];
+    let second = [(
+        "more",
+        "backend b\n  http-request return file maps/host.map\n",
+    )];
     assert_eq!(used("", &second).as_deref(), Some("more:2"));
 }
 
 #[test]
 fn names_of_odd_bytes_are_not_looked_for() {
     assert!(can_be_found("maps/é_a-1.2+x~.map"));
-    for odd in ["maps/a b.map", "maps/a,b.map", "maps/a@b.map", "maps/a$b.map", "a:b"] {
+    for odd in [
+        "maps/a b.map",
+        "maps/a,b.map",
+        "maps/a@b.map",
+        "maps/a$b.map",
+        "a:b",
+    ] {
         assert!(!can_be_found(odd), "{odd}");
     }
 }

@@ -304,7 +304,11 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
             &[],
         ),
         (
-            with_line("http-request return file ./maps/host.map", "maps/host.map", "a three\n"),
+            with_line(
+                "http-request return file ./maps/host.map",
+                "maps/host.map",
+                "a three\n",
+            ),
             ALL,
             Reload,
             Why::SeveralUses,
@@ -313,7 +317,11 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
         ),
         // A comment in it is a byte of the page.
         (
-            with_line("errorfile 503 maps/host.map", "maps/host.map", "# new\na one\nb two\n"),
+            with_line(
+                "errorfile 503 maps/host.map",
+                "maps/host.map",
+                "# new\na one\nb two\n",
+            ),
             ALL,
             Reload,
             Why::SeveralUses,
@@ -321,7 +329,11 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
             &[],
         ),
         (
-            with_line("use_backend %[path,map(maps/host.map)]", "maps/host.map", "a three\n"),
+            with_line(
+                "use_backend %[path,map(maps/host.map)]",
+                "maps/host.map",
+                "a three\n",
+            ),
             ALL,
             Runtime,
             Why::Ops,
@@ -329,7 +341,11 @@ fn each_sort_of_file_has_its_op_or_its_reason() {
             &["map_replace maps/host.map"],
         ),
         (
-            with_line("bind :443 ssl ca-sign-file certs/a.pem", "certs/a.pem", &other),
+            with_line(
+                "bind :443 ssl ca-sign-file certs/a.pem",
+                "certs/a.pem",
+                &other,
+            ),
             ALL,
             Reload,
             Why::SeveralUses,

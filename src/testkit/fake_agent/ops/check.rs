@@ -20,7 +20,11 @@ fn invalid<T>(words: impl Into<String>) -> Result<T, (&'static str, String)> {
 }
 
 /// Checks a whole batch.
-pub(in crate::testkit::fake_agent) fn check(ops: &[Op], pod: &Pod, knobs: &Knobs) -> Result<(), NotExecutable> {
+pub(in crate::testkit::fake_agent) fn check(
+    ops: &[Op],
+    pod: &Pod,
+    knobs: &Knobs,
+) -> Result<(), NotExecutable> {
     let mut batch = Batch {
         pod,
         added: Vec::new(),

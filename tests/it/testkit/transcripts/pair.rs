@@ -1,8 +1,8 @@
 //! A fake HAProxy and a real one beside it, and what is left out of a comparison.
 
-use crate::testkit::sides::branch;
 use crate::support::certs;
 use crate::support::haproxy::{Haproxy, Version};
+use crate::testkit::sides::branch;
 use haptic_agent::testkit::fake_haproxy::{Backend, Bind, FakeHaproxy, Model, Server};
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
