@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haptic_agent::client::{
     Client, ClientConfig, Credentials, Epoch, Error, FileSet, FileSetOptions, Fleet, Outcome,
-    PushError, PushOptions, Pushed, Refusal, Step, push, push_watched,
+    PushError, PushOptions, Pushed, Refusal, Refused, Step, push, push_watched,
 };
 use haptic_agent::testkit::FakeAgent;
 use haptic_agent::testkit::fake_agent::ReloadFault;
@@ -110,6 +110,26 @@ fn a_worker_that_does_not_answer_is_no_success() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// No manifest may have the agent's own names; nothing is sent to learn that.
+#[test]
+fn a_name_that_the_agent_keeps_for_itself_is_refused_before_a_byte_is_sent() {
+    let agent = FakeAgent::builder()
+        .reserved(["run/worker.sock".to_owned()])
+        .start()
+        .unwrap();
+    let client = client(&agent);
+    for name in ["run/worker.sock", "run", "run/worker.sock/x"] {
+        match push(&client, &set(&[(name, b"x")]), &options()) {
+            Err(PushError::Client(Error::Refused(Refused::Reserved(path)))) => {
+                assert_eq!(path.as_str(), name);
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert!(agent.applies().is_empty());
+    push(&client, &set(&[("run/other", b"x")]), &options()).unwrap();
 }
 
 #[test]
