@@ -46,6 +46,10 @@ impl Tx {
         failure: Failure,
         touched: bool,
     ) -> Answer {
+        if touched {
+            // What it holds has no name until a reload works, also where none can follow.
+            self.record.forget_worker();
+        }
         let performed = self.undo(agent, &failure);
         let reloaded = performed && touched && self.reload_restored(agent);
         report.rollback = Some(Rollback {

@@ -13,6 +13,7 @@ use super::agent::Agent;
 use super::machine::Event;
 use super::outcome::millis;
 use super::plan::ReloadWhy;
+use super::record::Commands;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
@@ -38,6 +39,7 @@ impl Tx {
     /// The reload that an apply needs: now, or when the pacing window ends.
     pub(super) fn activate(&mut self, mut job: Job<'_>, why: ReloadWhy) -> Answer {
         let agent = job.agent;
+        job.session = None;
         if let Some(due) = self.earliest_reload(agent) {
             return self.schedule(job, due, why);
         }
@@ -128,9 +130,12 @@ impl Tx {
     fn end_scheduled(&mut self, mut job: Job<'_>, due: i128) -> Answer {
         let agent = job.agent;
         if self.phase.is_some() {
-            if let Err(error) =
-                self.step(agent, Event::ReloadScheduled, |note| note.due = Some(due))
-            {
+            let commands = self.commands_of(&job);
+            let noted = self.step(agent, Event::ReloadScheduled, |note| {
+                note.due = Some(due);
+                note.commands = commands;
+            });
+            if let Err(error) = noted {
                 let failure = error.at(Stage::Write);
                 return self.abort(agent, job.report, failure);
             }
@@ -142,6 +147,20 @@ impl Tx {
         let answer = self.commit(job, ResultMode::Scheduled);
         agent.ring();
         answer
+    }
+
+    /// What a restart has to know of the commands of an apply whose reload waits.
+    fn commands_of(&self, job: &Job<'_>) -> Option<Commands> {
+        let none = job.manifest.ops.is_empty() && job.manifest.in_place_ops.is_empty();
+        (!none).then(|| Commands {
+            worker_ops_plan_id: match job.baseline_gone {
+                true => String::new(),
+                false => self.record.worker_ops_plan_id.clone(),
+            },
+            deletes: self.record.deletes.clone(),
+            touched: self.record.pending.as_ref().is_some_and(|p| p.touched),
+            baseline_gone: job.baseline_gone,
+        })
     }
 
     /// Reloads what is on disk, after a look at it. The outcome is counted, the end of the

@@ -54,9 +54,11 @@ impl Baseline {
         }
         let in_place_would_run = !manifest.in_place_ops.is_empty()
             && (self.reload_pending || (self.reload_paced && manifest.mode == Mode::Reload));
+        // An unknown one is nothing that ops can be composed against.
         if in_place_would_run
-            && manifest.expected_worker_ops_plan_id.as_deref()
-                != Some(self.worker_ops_plan_id.as_str())
+            && (self.worker_ops_plan_id.is_empty()
+                || manifest.expected_worker_ops_plan_id.as_deref()
+                    != Some(self.worker_ops_plan_id.as_str()))
         {
             return Err(self.conflict(ConflictReason::WorkerOpsMismatch));
         }
@@ -219,5 +221,16 @@ mod tests {
         );
         apply.expected_worker_ops_plan_id = Some("p1".into());
         assert_eq!(verdict(&pending, &apply), None);
+        let unknown = Baseline {
+            worker_ops_plan_id: String::new(),
+            ..pending
+        };
+        for expected in [Some(String::new()), Some("p1".into()), None] {
+            apply.expected_worker_ops_plan_id = expected;
+            assert_eq!(
+                verdict(&unknown, &apply),
+                Some(ConflictReason::WorkerOpsMismatch)
+            );
+        }
     }
 }

@@ -24,11 +24,13 @@ pub mod upload;
 mod abort;
 mod activate;
 mod commit;
+mod content;
 #[cfg(test)]
 mod crash;
 mod invariants;
 mod outcome;
 mod pacing;
+mod readback;
 mod recover;
 mod revert;
 mod run;

@@ -210,7 +210,7 @@ impl Agent {
     /// of step must not go unnoticed because its controller is busy.
     ///
     /// `overdue`: since when none has been finished.
-    fn read_back(&self, mut tx: MutexGuard<'_, Tx>, overdue: &mut Option<Instant>) {
+    pub(super) fn read_back(&self, mut tx: MutexGuard<'_, Tx>, overdue: &mut Option<Instant>) {
         let Some(look) = tx.begin_read_back(self) else {
             return;
         };

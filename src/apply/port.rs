@@ -52,11 +52,12 @@ pub trait Haproxy: Send + Sync + fmt::Debug {
     /// there. `to_run`: a batch follows, and the connection is kept for it.
     fn look(&self, to_run: bool) -> Look;
 
-    /// Runs a batch on the worker `expected`, in the session of a look if there is one.
+    /// Runs a batch on the worker `expected`, in the session of a look if there is one. It
+    /// comes back when all went well.
     fn run(
         &self,
         batch: &Batch,
-        session: Option<OpenSession>,
+        session: &mut Option<OpenSession>,
         expected: Identity,
         queue: &mut Queue,
     ) -> BatchReport;
@@ -172,7 +173,7 @@ impl Haproxy for Sockets {
     fn run(
         &self,
         batch: &Batch,
-        session: Option<OpenSession>,
+        session: &mut Option<OpenSession>,
         expected: Identity,
         queue: &mut Queue,
     ) -> BatchReport {

@@ -94,6 +94,9 @@ pub struct Intent {
     pub token: Token,
     /// The manifest's.
     pub mode: Mode,
+    /// The manifest has ops of either kind, so the worker may have got some.
+    #[serde(default)]
+    pub commands: bool,
     /// The manifest's.
     pub plan_schema_version: i64,
     /// Renames and removals, in their order.
@@ -145,6 +148,23 @@ pub struct PhaseNote {
     pub due: Option<i128>,
     /// What went wrong, from `Aborting` on.
     pub failure: Option<Failure>,
+    /// What commands did, from `Applied` and `Scheduled` on, if any were to be sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Commands>,
+}
+
+/// What the commands of an apply have done to the worker. The record on disk is from
+/// before them, and they are not sent a second time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commands {
+    /// What the worker holds with them; `""` when that is unknown.
+    pub worker_ops_plan_id: String,
+    /// The deletes that wait now.
+    pub deletes: Queue,
+    /// Some may have reached the worker: see [`PendingReload::touched`].
+    pub touched: bool,
+    /// The controller is to be told that nothing is known.
+    pub baseline_gone: bool,
 }
 
 impl PhaseNote {
@@ -156,6 +176,7 @@ impl PhaseNote {
             worker: None,
             due: None,
             failure: None,
+            commands: None,
         }
     }
 }

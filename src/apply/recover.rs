@@ -13,7 +13,6 @@ use crate::store::state_file::Loaded;
 use crate::store::tree::Tree;
 use crate::store::{StoreError, install, journal, sweep};
 use crate::wire::digest::hex;
-use crate::wire::manifest::Mode;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
@@ -21,7 +20,7 @@ use super::agent::Agent;
 use super::machine::{self, Event, Phase, Recovery};
 use super::outcome::{Report, Stopwatch};
 use super::port::words;
-use super::record::{PendingReload, PhaseNote, Record};
+use super::record::{Commands, PendingReload, PhaseNote, Record};
 use super::tx::Tx;
 
 /// How often the sockets are tried while HAProxy starts. A refused connect costs
@@ -166,7 +165,9 @@ impl Tx {
             Recovery::RollForward | Recovery::Activate => self.roll_forward(agent)?,
             Recovery::CommitIfSameWorker => {
                 let worker = note.as_ref().and_then(|note| note.worker);
+                let commands = note.as_ref().is_some_and(|note| note.commands.is_some());
                 let mode = match phase {
+                    Some(Phase::Applied) if commands => ResultMode::Runtime,
                     Some(Phase::Applied) => ResultMode::FileOnly,
                     _ => ResultMode::Reload,
                 };
@@ -177,9 +178,10 @@ impl Tx {
             }
             Recovery::CommitScheduled => {
                 let due = note.as_ref().and_then(|note| note.due);
+                let commands = note.and_then(|note| note.commands);
                 match self.roll_forward(agent)? {
                     Rest::Activate => {
-                        self.commit_scheduled(agent, due);
+                        self.commit_scheduled(agent, due, commands);
                         Rest::Nothing
                     }
                     other => other,
@@ -222,6 +224,12 @@ impl Tx {
             Loaded::Found(record, note) => {
                 self.record = record;
                 self.found = true;
+                // Whatever becomes of the apply: these are the deletes that the worker is
+                // waiting for, and a stale one could remove what is wanted again.
+                if let Some(commands) = note.as_ref().and_then(|n: &PhaseNote| n.commands.as_ref())
+                {
+                    self.record.deletes = commands.deletes.clone();
+                }
                 Ok(note)
             }
             Loaded::Unusable { reason, moved_to } => {
@@ -303,7 +311,7 @@ impl Tx {
         Ok(())
     }
 
-    fn commit_scheduled(&mut self, agent: &Agent, due: Option<i128>) {
+    fn commit_scheduled(&mut self, agent: &Agent, due: Option<i128>, commands: Option<Commands>) {
         let Some(intent) = self.record.intent.clone() else {
             return;
         };
@@ -320,8 +328,15 @@ impl Tx {
         });
         pending.fold = fold;
         pending.plan_id.clone_from(&intent.plan_id);
+        pending.touched |= commands.as_ref().is_some_and(|commands| commands.touched);
         let schema = intent.plan_schema_version;
         self.settle(&intent.plan_id, intent.token, schema, ResultMode::Scheduled);
+        if let Some(commands) = commands {
+            self.record.worker_ops_plan_id = commands.worker_ops_plan_id;
+            if commands.baseline_gone {
+                self.record.applied_plan_id.clear();
+            }
+        }
         self.rest(agent);
         self.save_quietly(agent);
     }
@@ -373,6 +388,7 @@ impl Tx {
                 self.abort_refused(agent, report, failure, verdict, touched);
             }
             Activation::Unreachable { message, .. } => {
+                self.doubt_worker();
                 self.abort(agent, report, Failure { stage, message });
             }
             Activation::Unconfirmed { message, .. } => {
@@ -406,6 +422,8 @@ impl Tx {
         if mode == ResultMode::Reload {
             // A set that had joined a scheduled reload is loaded now.
             self.consume_pending();
+            self.record.deletes.supersede_all("HAProxy was reloaded");
+            self.count_deletes(agent);
         }
         self.settle(
             &intent.plan_id,
@@ -427,7 +445,8 @@ impl Tx {
     /// Whether commands of the apply that was cut, or of those that wait for a reload, may
     /// have reached the worker; no note says how far a batch came.
     fn may_have_touched(&self) -> bool {
-        let batch = self.record.intent.as_ref().map(|intent| intent.mode) == Some(Mode::Auto);
+        let intent = self.record.intent.as_ref();
+        let batch = intent.is_some_and(|intent| intent.commands);
         batch || self.record.pending.as_ref().is_some_and(|p| p.touched)
     }
 

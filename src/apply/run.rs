@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::haproxy::batch::OpenSession;
+use crate::haproxy::ops::{NotExecutable, Outcome};
 use crate::metrics::Invariant;
 use crate::store::StoreError;
 use crate::store::install::{self, PrepareError};
@@ -15,7 +16,7 @@ use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
 use crate::store::tree::fold_of;
 use crate::wire::digest::{ContentHash, DigestKind, hex};
 use crate::wire::manifest::{Manifest, Mode};
-use crate::wire::op::OpKind;
+use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, Missing, OpResult, ResultMode, Stage};
 
@@ -135,19 +136,21 @@ impl Tx {
         let agent = job.agent;
         let way = plan::choose(&job.manifest, self.situation(&job.manifest, plan));
         if way == Way::Reload(ReloadWhy::OpsNotExecutable) {
-            self.violated(
-                agent,
-                Invariant::OpsExecutable,
-                "an op of unknown kind was sent",
-            );
+            let fault = unknown_kind(&job.manifest.ops);
+            self.violated(agent, Invariant::OpsExecutable, &fault.to_string());
+            job.report.op_results = super::runtime::not_sent(&job.manifest.ops, &fault);
+        } else {
+            job.report.op_results = unsent(&job.manifest, way);
         }
-        job.report.op_results = unsent(&job.manifest, way);
         log::debug!(
             plan_id = job.manifest.plan_id, writes = plan.writes.len(),
             deletes = plan.deletes.len(), way:?; "planned"
         );
-        let needs_phases =
-            plan.changes() || matches!(way, Way::Reload(_) | Way::FileOnly | Way::Runtime);
+        // A command that nothing on disk speaks of could be forgotten.
+        let commands = way == Way::JoinPending && !job.manifest.in_place_ops.is_empty();
+        let needs_phases = plan.changes()
+            || commands
+            || matches!(way, Way::Reload(_) | Way::FileOnly | Way::Runtime);
         if needs_phases {
             let writes: Vec<StagedFile> = plan
                 .writes
@@ -381,6 +384,7 @@ impl Tx {
             plan_id: job.manifest.plan_id.clone(),
             token: job.manifest.token,
             mode: job.manifest.mode,
+            commands: !(job.manifest.ops.is_empty() && job.manifest.in_place_ops.is_empty()),
             plan_schema_version: job.manifest.plan_schema_version,
             tree: install::Intent::new(
                 writes,
@@ -487,6 +491,19 @@ fn runs_ops(manifest: &Manifest) -> bool {
     manifest.mode == Mode::Auto && !manifest.ops.is_empty()
 }
 
+/// The first op of a kind that this agent does not know.
+fn unknown_kind(ops: &[Op]) -> NotExecutable {
+    let unknown = |op: &Op| OpKind::parse(&op.kind).is_none();
+    let index = ops.iter().position(unknown).unwrap_or_default();
+    let kind = ops.get(index).map(|op| op.kind.clone()).unwrap_or_default();
+    NotExecutable {
+        index,
+        outcome: Outcome::Unsupported,
+        words: format!("this agent knows no op of the kind {kind:?}"),
+        kind,
+    }
+}
+
 /// What became of the ops where none of them is sent.
 fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
     let why = match way {
@@ -500,9 +517,7 @@ fn unsent(manifest: &Manifest, way: Way) -> Vec<OpResult> {
             ReloadWhy::WorkerUnknown => {
                 "not sent: the worker is not the one the ops were composed for, so the files are reloaded"
             }
-            ReloadWhy::OpsNotExecutable => {
-                "not sent: the batch has an op of a kind that this agent does not know, so the files are reloaded"
-            }
+            ReloadWhy::OpsNotExecutable => "not sent: an op of the batch is not executable",
             ReloadWhy::OpRefused => "not sent: the worker refused an op of the batch",
         },
     };

@@ -7,102 +7,34 @@
 //! beyond what an op says.
 
 use crate::haproxy::batch::{BatchReport, Ended, OpOutcome, OpenSession};
-use crate::haproxy::deletes::Queue;
-use crate::haproxy::identity::Identity;
-use crate::haproxy::ops::{self, Content, NotExecutable, Outcome, Touched};
-use crate::haproxy::readback::{Object, Verdict, Void};
+use crate::haproxy::ops::{self, NotExecutable, Outcome, Touched};
 use crate::metrics::Invariant;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, OpResult, ResultMode, Stage};
 
-use std::io::Read;
-use std::sync::Arc;
-
 use super::agent::Agent;
+use super::content::Managed;
 use super::machine::Event;
 use super::plan::ReloadWhy;
+use super::record::Commands;
 use super::run::Job;
 use super::tx::Tx;
 use super::upload::Answer;
-use super::view::View;
-
-/// The managed files on disk, for ops that send content.
-struct Managed<'a> {
-    agent: &'a Agent,
-    tx: &'a Tx,
-}
-
-impl Content for Managed<'_> {
-    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
-        open_owned(self.agent, path, |path| {
-            self.tx.record.owned.contains_key(path)
-        })
-    }
-}
-
-fn open_owned<'a>(
-    agent: &Agent,
-    path: &str,
-    owned: impl FnOnce(&ManifestPath) -> bool,
-) -> Result<Box<dyn Read + 'a>, String> {
-    let path = ManifestPath::parse(path).map_err(|error| error.to_string())?;
-    if !owned(&path) {
-        return Err(format!("{path} is not among the files of the set"));
-    }
-    match agent.store.fs().open(path.as_str()) {
-        Ok(file) => Ok(file),
-        Err(error) => Err(format!("{path} cannot be read: {error}")),
-    }
-}
-
-/// A look at what a batch touched, which needs no lock: applies go on meanwhile, and the
-/// first of them makes it void.
-#[derive(Debug)]
-pub(super) struct ReadBack {
-    expected: Identity,
-    /// The record as it was; every apply moves it.
-    txn: u64,
-    touched: Touched,
-    deletes: Queue,
-    view: Arc<View>,
-}
-
-impl ReadBack {
-    pub(super) fn look(&self, agent: &Agent) -> Result<Vec<(Object, Verdict)>, Void> {
-        let content = Viewed {
-            agent,
-            view: &self.view,
-        };
-        let (touched, deletes) = (&self.touched, &self.deletes);
-        agent
-            .haproxy
-            .read_back(self.expected, touched, &content, deletes)
-    }
-}
-
-/// The managed files on disk, as they were published.
-struct Viewed<'a> {
-    agent: &'a Agent,
-    view: &'a View,
-}
-
-impl Content for Viewed<'_> {
-    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, String> {
-        open_owned(self.agent, path, |path| self.view.files.contains_key(path))
-    }
-}
 
 impl Tx {
     /// Runs the manifest's ops; the tree is written.
     pub(super) fn runtime(&mut self, mut job: Job<'_>) -> Answer {
         let agent = job.agent;
-        let session = job.session.take();
-        let (report, touched) = match self.batch(agent, session, &job.manifest.ops) {
+        let (report, touched) = match self.batch(agent, &mut job.session, &job.manifest.ops) {
             Ok(ran) => ran,
             Err(fault) => {
-                // A full queue is the controller's doing, not a batch that cannot be.
-                if fault.outcome != Outcome::QueueFull {
+                // A full queue, no worker yet or a disk that fails says nothing about the batch.
+                let about_ops = !matches!(
+                    fault.outcome,
+                    Outcome::QueueFull | Outcome::WorkerChanged | Outcome::NotRun
+                );
+                if about_ops {
                     self.violated(agent, Invariant::OpsExecutable, &fault.to_string());
                 }
                 job.report.op_results = not_sent(&job.manifest.ops, &fault);
@@ -116,7 +48,16 @@ impl Tx {
             Ended::Complete { worker } => {
                 let identity = worker.identity;
                 self.worker = Some(worker);
-                let noted = self.step(agent, Event::OpsDone, |note| note.worker = Some(identity));
+                let commands = Commands {
+                    worker_ops_plan_id: job.manifest.plan_id.clone(),
+                    deletes: self.record.deletes.clone(),
+                    touched: report.reached_worker,
+                    baseline_gone: false,
+                };
+                let noted = self.step(agent, Event::OpsDone, |note| {
+                    note.worker = Some(identity);
+                    note.commands = Some(commands);
+                });
                 if let Err(error) = noted {
                     // The worker holds the set: a restart that finds no note of it reloads
                     // once more and comes to the same end.
@@ -149,7 +90,7 @@ impl Tx {
         if job.manifest.in_place_ops.is_empty() {
             return;
         }
-        let failure = match self.batch(agent, None, &job.manifest.in_place_ops) {
+        let failure = match self.batch(agent, &mut None, &job.manifest.in_place_ops) {
             Err(fault) => {
                 job.report.op_results = not_sent(&job.manifest.in_place_ops, &fault);
                 Some(fault.to_string())
@@ -158,8 +99,12 @@ impl Tx {
                 count_refusals(agent, &report);
                 job.report.op_results = told(&report.results);
                 self.look_for_new_names(agent, &touched);
-                if let (true, Some(pending)) = (report.reached_worker, &mut self.record.pending) {
-                    pending.touched = true;
+                if report.reached_worker {
+                    // Until it is known that all of it is through.
+                    self.record.worker_ops_plan_id.clear();
+                    if let Some(pending) = &mut self.record.pending {
+                        pending.touched = true;
+                    }
                 }
                 match report.ended {
                     Ended::Complete { .. } => None,
@@ -197,74 +142,6 @@ impl Tx {
         }
     }
 
-    /// What the latest batch touched, to be looked at. Nothing if an apply came after it.
-    pub(super) fn begin_read_back(&mut self, agent: &Agent) -> Option<ReadBack> {
-        let (generation, touched) = self.readback.take()?;
-        if generation != self.record.generation || touched.is_empty() {
-            return None;
-        }
-        Some(ReadBack {
-            expected: self.record.worker?,
-            txn: self.record.txn,
-            touched,
-            deletes: self.record.deletes.clone(),
-            view: agent.view(),
-        })
-    }
-
-    /// Acts on a look. A worker that is out of step with its files is counted and
-    /// reloaded, as soon as the pacing allows. False if something happened in between,
-    /// so that the look says nothing.
-    pub(super) fn end_read_back(
-        &mut self,
-        agent: &Agent,
-        look: &ReadBack,
-        seen: Result<Vec<(Object, Verdict)>, Void>,
-    ) -> bool {
-        if self.record.txn != look.txn || self.record.worker != Some(look.expected) {
-            return false;
-        }
-        let seen = match seen {
-            Ok(seen) => seen,
-            Err(void) => {
-                log::debug!(reason = void.why; "no look at the worker after the batch");
-                return true;
-            }
-        };
-        log::debug!(objects = seen.len(); "looked at what the batch changed");
-        let mut differs = false;
-        for (object, verdict) in seen {
-            match verdict {
-                Verdict::Agrees => {}
-                Verdict::Differs { what } => {
-                    differs = true;
-                    agent.metrics.map_divergence.inc();
-                    log::error!(object:%, what; "the worker is out of step with the files");
-                }
-                Verdict::Unverified { why } => {
-                    log::warn!(object:%, reason = why; "what the worker holds could not be compared");
-                }
-            }
-        }
-        if differs {
-            self.record.worker_ops_plan_id.clear();
-            self.repair(agent);
-        }
-        true
-    }
-
-    /// A reload of the applied set, when the pacing allows it.
-    fn repair(&mut self, agent: &Agent) {
-        if self.record.pending.is_none() {
-            let due = self
-                .earliest_reload(agent)
-                .unwrap_or_else(|| agent.clock.wall().0);
-            let plan_id = self.record.applied_plan_id.clone();
-            self.put_off(agent, plan_id, due, true);
-        }
-        self.save_quietly(agent);
-    }
-
     /// One pass over the deletes that wait. Nothing else talks to the worker meanwhile.
     pub(super) fn delete_some(&mut self, agent: &Agent) {
         let before = self.record.deletes.pending();
@@ -282,8 +159,9 @@ impl Tx {
         }
     }
 
-    /// Deletes wait: the background thread is to see them through.
+    /// Counts the deletes that wait; the background thread is to see them through.
     pub(super) fn expect_deletes(&mut self, agent: &Agent) {
+        self.count_deletes(agent);
         if !self.record.deletes.is_empty() {
             self.deletes_at = Some(agent.clock.now());
             agent.ring();
@@ -294,7 +172,7 @@ impl Tx {
     fn batch(
         &mut self,
         agent: &Agent,
-        session: Option<OpenSession>,
+        session: &mut Option<OpenSession>,
         ops: &[Op],
     ) -> Result<(BatchReport, Touched), NotExecutable> {
         let Some((worker, expected)) = self.worker.clone().zip(self.record.worker) else {
@@ -306,12 +184,19 @@ impl Tx {
             });
         };
         self.record.deletes.bind(expected);
-        let content = Managed { agent, tx: self };
-        let batch = ops::compile(ops, &worker.version, &content, &self.record.deletes)?;
+        let owned = |path: &ManifestPath| self.record.owned.contains_key(path);
+        let content = Managed::new(agent, &owned);
+        let compiled = ops::compile(ops, &worker.version, &content, &self.record.deletes);
+        let unreadable = content.was_unreadable();
+        let batch = compiled.map_err(|mut fault| {
+            if unreadable {
+                fault.outcome = Outcome::NotRun;
+            }
+            fault
+        })?;
         let report = agent
             .haproxy
             .run(&batch, session, expected, &mut self.record.deletes);
-        self.count_deletes(agent);
         self.expect_deletes(agent);
         Ok((report, batch.touched().clone()))
     }
@@ -319,7 +204,7 @@ impl Tx {
 
 fn count_refusals(agent: &Agent, report: &BatchReport) {
     for result in &report.results {
-        if let (true, Some(kind)) = (result.outcome.is_failure(), OpKind::parse(&result.kind)) {
+        if let (true, Some(kind)) = (result.outcome.is_refusal(), OpKind::parse(&result.kind)) {
             agent.metrics.op_errors.of(kind).inc();
         }
     }
@@ -341,7 +226,7 @@ fn told(results: &[OpOutcome]) -> Vec<OpResult> {
 }
 
 /// One op is at fault, and so none was sent.
-fn not_sent(ops: &[Op], fault: &NotExecutable) -> Vec<OpResult> {
+pub(super) fn not_sent(ops: &[Op], fault: &NotExecutable) -> Vec<OpResult> {
     ops.iter()
         .enumerate()
         .map(|(index, op)| OpResult {

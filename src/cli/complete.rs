@@ -53,6 +53,7 @@ fn of_flag(flag: &Flag<CtlFlag>) -> Words {
         | CtlFlag::Deletes
         | CtlFlag::ConsulAddr
         | CtlFlag::KvPrefix
+        | CtlFlag::KvMarker
         | CtlFlag::For
         | CtlFlag::Why
         | CtlFlag::By

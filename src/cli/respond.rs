@@ -11,7 +11,7 @@ use super::args::{Typed, UsageError, Values};
 use super::config::log_level;
 use super::table::{RESPOND, RespondFlag};
 use super::value::{self, LogFormat, MAX_SOCKET_PATH_BYTES};
-use crate::responder::kv::{ConsulConfig, DirConfig, Source, Weights};
+use crate::responder::kv::{ConsulConfig, DirConfig, Source, Weights, WhenMissing};
 
 /// Everything the responder is told from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,9 +121,17 @@ fn store(values: &Values<'_, RespondFlag>) -> Result<Source, UsageError> {
     use RespondFlag as F;
     let address = values.maybe(F::ConsulAddr, text)?;
     let marker = values.maybe(F::KvMarker, text)?;
+    let max_keys = values.one(F::KvMaxKeys, value::max_keys)?;
+    let missing = values.one(F::KvMissing, value::when_missing)?;
     if let Some(dir) = values.maybe(F::KvDir, value::path)? {
         let beside = match (&address, &marker) {
-            (None, None) => return Ok(Source::Dir(DirConfig::new(dir))),
+            (None, None) => {
+                return Ok(Source::Dir(DirConfig {
+                    missing,
+                    max_keys,
+                    ..DirConfig::new(dir)
+                }));
+            }
             (Some(_), _) => "no --consul-addr beside it: the keys come from one store",
             (None, Some(_)) => "no --kv-marker beside it: a directory has a mark of its own",
         };
@@ -133,10 +141,17 @@ fn store(values: &Values<'_, RespondFlag>) -> Result<Source, UsageError> {
             expected: beside.into(),
         });
     }
+    if missing != WhenMissing::default() {
+        return Err(UsageError::BadValue {
+            flag: "kv-missing",
+            given: "make".into(),
+            expected: "--kv-dir beside it: Consul needs nothing made".into(),
+        });
+    }
     let prefix = values.one(F::KvPrefix, text)?;
     let consul = ConsulConfig::new(address.as_deref(), &prefix, marker.as_deref(), values.env);
     consul
-        .map(Source::Consul)
+        .map(|consul| Source::Consul(ConsulConfig { max_keys, ..consul }))
         .map_err(|error| UsageError::Unusable {
             problem: error.to_string(),
         })

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::http::addr::ListenAddr;
-use crate::responder::kv::Weights;
+use crate::responder::kv::{Weights, WhenMissing};
+use crate::responder::limits::MOST_KV_KEYS;
 use crate::store::lock::LOCK_FILE;
 use crate::store::mounts::{LKG_DIR, TMP_DIR};
 use crate::store::transfer::COPY_NAME;
@@ -256,6 +257,27 @@ pub(super) fn listen_or_off(text: &OsStr) -> Result<Option<String>, Expected> {
     }
     let address = listen(text).map_err(|expected| format!("{expected}, or off"))?;
     Ok(Some(address))
+}
+
+/// What a directory of keys that does not exist means.
+pub(super) fn when_missing(text: &OsStr) -> Result<WhenMissing, Expected> {
+    match text.to_str() {
+        Some("refuse") => Ok(WhenMissing::Refuse),
+        Some("make") => Ok(WhenMissing::Make),
+        _ => Err("refuse or make".into()),
+    }
+}
+
+/// How many keys a store may have.
+pub(super) fn max_keys(text: &OsStr) -> Result<usize, Expected> {
+    let digits = utf8(text)?;
+    let number = digits
+        .parse()
+        .ok()
+        .filter(|n| (1..=MOST_KV_KEYS).contains(n));
+    number
+        .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or_else(|| format!("a number from 1 to {MOST_KV_KEYS}"))
 }
 
 /// `set` or `keep`: whether answers carry weights.

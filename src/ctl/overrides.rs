@@ -12,7 +12,9 @@
 
 mod act;
 mod consul;
+mod coverage;
 mod directory;
+mod held;
 mod list;
 mod sight;
 mod store;
@@ -38,6 +40,8 @@ pub use store::StoreChoice;
 pub struct Overrides {
     /// Which store.
     pub store: StoreChoice,
+    /// A key that is no override, if the responders were given one.
+    pub marker: Option<String>,
     /// How the outcome is printed.
     pub output: Output,
     /// Where to look whether it has arrived.
@@ -82,6 +86,7 @@ pub enum Action {
 /// was asked for, or a listing has something to look at.
 #[must_use]
 pub fn run(task: &Overrides) -> bool {
+    let marker = task.marker.as_deref();
     let report = match Store::open(&task.store) {
         Ok(mut store) => match &task.action {
             Action::Set {
@@ -96,12 +101,12 @@ pub fn run(task: &Overrides) -> bool {
                     lasts: *lasts,
                     note: note.clone(),
                 };
-                act::set(&mut store, keys, &order, &task.sights, *wait)
+                act::set(&mut store, keys, &order, marker, &task.sights, *wait)
             }
             Action::End { keys, ramp, wait } => {
-                act::end(&mut store, keys, *ramp, &task.sights, *wait)
+                act::end(&mut store, keys, *ramp, marker, &task.sights, *wait)
             }
-            Action::List { sweep } => list::run(&mut store, &task.store, &task.sights, *sweep),
+            Action::List { sweep } => list::run(&mut store, task, *sweep),
         },
         Err(error) => Report::failed(error.to_string()),
     };

@@ -253,12 +253,20 @@ pub(super) fn is_tagged(body: &[u8]) -> bool {
     matches!(body, [b'[', b'0'..=b'7', b']', b':', b' ', ..])
 }
 
+/// A refusal, its words without the tag.
 pub(super) fn refused(command: &str, answer: &[u8]) -> DumpError {
+    let words = match is_tagged(answer) {
+        true => answer.get(TAG_BYTES..).unwrap_or_default(),
+        false => answer,
+    };
     DumpError::Refused {
         command: command.to_owned(),
-        words: shortened(answer),
+        words: shortened(words),
     }
 }
+
+/// `[n]: `.
+const TAG_BYTES: usize = 5;
 
 /// An answer for people: its first 200 bytes on one line.
 fn shortened(answer: &[u8]) -> String {

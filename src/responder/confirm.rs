@@ -82,6 +82,12 @@ impl View {
         self.at_instant < at
     }
 
+    /// Whether something was heard within three of its intervals before the look, or since.
+    #[must_use]
+    pub fn was_asking(&self, row: &Heard) -> bool {
+        is_asking(row, self.at_instant)
+    }
+
     /// How many rows are in a state.
     #[must_use]
     pub fn count(&self, state: RowState) -> usize {

@@ -191,6 +191,26 @@ pub fn key_of_name(name: &[u8]) -> Option<String> {
     (again.as_bytes() == name).then_some(key)
 }
 
+/// The name that a misspelt one may mean: escapes in small letters, or bytes that have to be
+/// escaped and are not. `None` where even that gives no key.
+#[must_use]
+pub fn meant_name(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail.split_at_checked(2).filter(|_| first == b'%');
+        let escaped = digits.and_then(|(digits, tail)| {
+            let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+            Some((byte, tail))
+        });
+        let (byte, tail) = escaped.unwrap_or((first, tail));
+        bytes.push(byte);
+        rest = tail;
+    }
+    let key = String::from_utf8(bytes).ok()?;
+    file_name(&key).ok().filter(|meant| meant != name)
+}
+
 fn push_hex(out: &mut String, byte: u8) {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
@@ -227,30 +247,44 @@ pub enum KeyError {
     Blank,
 }
 
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl KeyError {
+    /// What is wrong, without an example: for what is no key itself, as a prefix.
+    #[must_use]
+    pub fn what(&self) -> String {
         match self {
-            Self::Empty => write!(f, "it is empty; write for instance be_web/srv1"),
+            Self::Empty => "it is empty".to_owned(),
             Self::TooLong { bytes, max } => {
-                write!(f, "it has {bytes} bytes and at most {max} are possible")
+                format!("it has {bytes} bytes and at most {max} are possible")
             }
-            Self::NameTooLong { bytes } => write!(
-                f,
+            Self::NameTooLong { bytes } => format!(
                 "its file name would have {bytes} bytes and at most {MAX_NAME_BYTES} are possible; use a shorter key"
             ),
-            Self::EmptySegment => write!(
-                f,
-                "it has a slash at an end or two in a row, which no server row has"
-            ),
-            Self::DotSegment => write!(
-                f,
-                "it has a segment . or .., which is lost on the way to the store"
-            ),
-            Self::Control => write!(f, "it has a control character"),
-            Self::Blank => write!(
-                f,
+            Self::EmptySegment => {
+                "it has a slash at an end or two in a row, which no server row has".to_owned()
+            }
+            Self::DotSegment => {
+                "it has a segment . or .., which is lost on the way to the store".to_owned()
+            }
+            Self::Control => "it has a control character".to_owned(),
+            Self::Blank => {
                 "it has a blank, and a blank separates keys in what HAProxy sends (agent-send)"
-            ),
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        match self {
+            Self::Empty => f.write_str("; write for instance be_web/srv1"),
+            Self::TooLong { .. }
+            | Self::NameTooLong { .. }
+            | Self::EmptySegment
+            | Self::DotSegment
+            | Self::Control
+            | Self::Blank => Ok(()),
         }
     }
 }
@@ -280,6 +314,20 @@ mod tests {
             let prefix = Prefix::new(typed).unwrap();
             assert_eq!(prefix.with_slash(), slash);
             assert_eq!(prefix.path(), path);
+        }
+    }
+
+    #[test]
+    fn what_a_misspelt_name_may_mean() {
+        for (name, meant) in [
+            ("web%2fs1", Some("web%2Fs1")),
+            ("with blank", Some("with%20blank")),
+            ("50%", Some("50%25")),
+            ("%41", Some("A")),
+            ("web%2Fs1", None),
+            ("%ff", None),
+        ] {
+            assert_eq!(meant_name(name).as_deref(), meant, "{name}");
         }
     }
 

@@ -22,6 +22,11 @@ pub const READ_TIME: Duration = Duration::from_millis(200);
 /// request in one piece, so this only has to be longer than one piece takes.
 pub const QUIET_TIME: Duration = Duration::from_millis(20);
 
+/// The longest request that a pause may end: no network cuts one of this size in two, so
+/// what came in one piece is whole. A cut one would name other keys, and be answered for
+/// them.
+pub const MAX_UNENDED_BYTES: usize = 512;
+
 /// How long the peer may take to close after the reply, so that no TIME_WAIT stays here.
 pub const CLOSE_TIME: Duration = Duration::from_millis(100);
 
@@ -64,6 +69,17 @@ pub const ROWS_OUT: usize = 256;
 
 /// Transitions that wait to be logged; more are counted, not logged.
 pub const MAX_WAITING_TRANSITIONS: usize = 4096;
+
+/// Keys of the store, unless `--kv-max-keys` says otherwise: 17 times the rows of a large
+/// fleet. A store with more is not applied, so that a runaway writer cannot fill the memory.
+pub const MAX_KV_KEYS: usize = 16_384;
+
+/// What `--kv-max-keys` takes at most.
+pub const MOST_KV_KEYS: usize = 1_000_000;
+
+/// Bytes of Consul's reply for each key of that limit: twice what a key of 400 bytes has
+/// in it, so 16 MiB for 16 384 keys.
+pub const REPLY_BYTES_A_KEY: usize = 1024;
 
 /// How often HAProxy is asked what became of the answers.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(10);

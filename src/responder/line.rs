@@ -1,10 +1,12 @@
 //! From the bytes of a request to its keys.
 //!
 //! The line is the operator's `agent-send`, so nothing in it is HAProxy's grammar: words
-//! between blanks, ended by the first line feed. Without one the end of the stream, a
-//! pause, or the end of the time ends it. Pure: the caller reads, this module decides whether that is enough.
+//! between blanks, ended by the first line feed. Without one the end of the stream ends it,
+//! or a pause behind what HAProxy sends in one piece. A request that may have been cut is
+//! none: `app` of `app/web1` is another key, and a group that is cut off would bring its
+//! rows back. Pure: the caller reads, this module decides whether that is enough.
 
-use super::limits::{MAX_KEYS, MAX_LINE_BYTES};
+use super::limits::{MAX_KEYS, MAX_LINE_BYTES, MAX_UNENDED_BYTES};
 
 /// What the bytes so far amount to.
 // One lives on the stack of each connection; an allocation a request would cost more.
@@ -47,8 +49,16 @@ pub fn wants_more(received: &[u8]) -> bool {
     received.len() <= MAX_LINE_BYTES && !received.contains(&b'\n')
 }
 
-/// Reads a request. The caller has stopped at a line feed, at the end of the stream or
-/// of the time, at a pause, or when [`wants_more`] said so; at most `MAX_LINE_BYTES + 1` bytes count.
+/// Whether a pause, or the end of the time, may end what came without a line feed in so
+/// many pieces. Nothing at all may: it names no key.
+#[must_use]
+pub fn may_end(received: &[u8], pieces: usize) -> bool {
+    pieces <= 1 && received.len() <= MAX_UNENDED_BYTES
+}
+
+/// Reads a request. The caller has stopped at a line feed, at the end of the stream, where
+/// [`may_end`] allows it, or when [`wants_more`] said so; at most `MAX_LINE_BYTES + 1` bytes
+/// count.
 #[must_use]
 pub fn parse(received: &[u8]) -> Request<'_> {
     let line = match received.iter().position(|byte| *byte == b'\n') {
@@ -150,6 +160,16 @@ mod tests {
         );
         assert_eq!(parse(&ended(MAX_LINE_BYTES, b"\n")), Request::TooLong);
         assert_eq!(parse(&text), Request::TooLong);
+    }
+
+    #[test]
+    fn what_may_have_been_cut_is_not_ended_by_a_pause() {
+        let longest = [b'x'; MAX_UNENDED_BYTES];
+        assert!(may_end(b"", 0));
+        assert!(may_end(b"app/web1 canary", 1));
+        assert!(may_end(&longest, 1));
+        assert!(!may_end(b"app", 2));
+        assert!(!may_end(&[&longest[..], b"x"].concat(), 1));
     }
 
     #[test]

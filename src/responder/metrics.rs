@@ -21,6 +21,8 @@ labels! {
         NoKey = "no_key",
         /// The request had too many bytes or keys.
         TooLong = "too_long",
+        /// The request came in pieces and without a line end, so it may be cut.
+        Unended = "unended",
     }
 }
 
@@ -77,7 +79,7 @@ const KV_SYNCED: Family = gauge(
 const KV_LAST_READ: Family = gauge(
     "haptic_responder_kv_last_read_timestamp_seconds",
     &[],
-    "When the store last gave a usable reply, in seconds since 1970; 0 before the first.",
+    "When the store last said what is answered, in seconds since 1970; stands still in a hold, 0 before the first read.",
 );
 const KV_READS: Family = counter(
     "haptic_responder_kv_reads_total",
@@ -99,6 +101,21 @@ const KV_INVALID: Family = gauge(
     "haptic_responder_kv_invalid_values",
     &[],
     "Keys of the copy whose value cannot be used and counts as absent.",
+);
+const KV_UNREADABLE: Family = gauge(
+    "haptic_responder_kv_unreadable_files",
+    &[],
+    "Files of the directory that cannot be read: known ones keep their value, new ones count for nothing.",
+);
+const KV_IGNORED: Family = gauge(
+    "haptic_responder_kv_ignored_names",
+    &[],
+    "Names in the directory that are no key's, as misspelt ones.",
+);
+const KV_ENDED: Family = counter(
+    "haptic_responder_kv_keys_ended_with_hold_total",
+    &[],
+    "Keys that a hold had kept and that were gone when the store was followed again.",
 );
 const OVERRIDES: Family = gauge(
     "haptic_responder_overrides",
@@ -136,7 +153,7 @@ const LOOKS: Family = counter(
     "Looks at HAProxy's own view of its rows.",
 );
 
-const OWN_FAMILIES: [&Family; 21] = [
+const OWN_FAMILIES: [&Family; 24] = [
     &BUILD_INFO,
     &REPLIES,
     &SILENT,
@@ -151,6 +168,9 @@ const OWN_FAMILIES: [&Family; 21] = [
     &KV_HOLD,
     &KV_KEYS,
     &KV_INVALID,
+    &KV_UNREADABLE,
+    &KV_IGNORED,
+    &KV_ENDED,
     &OVERRIDES,
     &TRANSITIONS,
     &UNLOGGED,
@@ -274,6 +294,9 @@ impl Metrics {
         }
         one(&mut out, &KV_KEYS, to_u64(kv.keys));
         one(&mut out, &KV_INVALID, to_u64(kv.invalid_values));
+        one(&mut out, &KV_UNREADABLE, to_u64(kv.unreadable.count));
+        one(&mut out, &KV_IGNORED, to_u64(kv.ignored.count));
+        one(&mut out, &KV_ENDED, kv.ended_with_hold);
         out.open(&OVERRIDES);
         for (verdict, cell) in seen.overrides.iter() {
             out.sample(&OVERRIDES, &[verdict.as_str()], cell.get());

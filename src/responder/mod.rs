@@ -136,6 +136,10 @@ impl Responder {
                 }
             })?);
         }
+        let marker = match &settings.source {
+            Source::Consul(consul) => consul.marker.clone(),
+            Source::Dir(_) => None,
+        };
         let watch = WatchConfig {
             source: settings.source,
             weights: settings.weights,
@@ -160,6 +164,7 @@ impl Responder {
             coverage,
             confirm,
             health: serving.health(),
+            marker,
             clock,
         });
         log::info!(listener = "checks", address:% = address; "listening");

@@ -3,14 +3,14 @@
 //! `/-/metrics`, `/-/liveness`, `/-/readiness` and `/-/coverage`, on a listener of the
 //! responder's own or beside the daemon's metrics. Nothing here changes anything.
 
-use std::collections::{BTreeMap, HashMap};
+mod shown;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::answer::Verdict;
-use super::confirm::{Confirm, SeenRow, View};
+use super::confirm::{Confirm, View};
 use super::copy::{Copy, CopyCell};
 use super::coverage::{Coverage, Heard, RowState, unaddressable, unasked};
 use super::kv::KvStatus;
@@ -20,6 +20,8 @@ use super::serve::Health;
 use crate::clock::{Clock, UnixNanos};
 use crate::http::{Method, Request, Response, Service, Status};
 use crate::metrics::{self as exposition, By, Gauge, Label as _};
+
+use shown::{Asked, Explained, Haproxy, Invalid, ShownRow, ShownServer, Store, Whole, kept};
 
 /// Every path starts like this.
 pub const PATHS: &str = "/-/";
@@ -33,6 +35,8 @@ pub struct Monitor {
     pub(super) coverage: Arc<Coverage>,
     pub(super) confirm: Option<Arc<Confirm>>,
     pub(super) health: Health,
+    /// The key that every reply of the store has to have.
+    pub(super) marker: Option<String>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -195,6 +199,13 @@ impl Monitor {
             trouble: kv.trouble,
             keys: kv.keys,
             invalid: invalid.collect(),
+            marker: self.marker.clone(),
+            kept: match (kv.hold, copy) {
+                (Some(_), Some(copy)) => kept(copy, &kv.lost, self.clock.wall()),
+                (Some(_), None) | (None, _) => Vec::new(),
+            },
+            unreadable: kv.unreadable.into(),
+            ignored: kv.ignored.into(),
         }
     }
 
@@ -274,108 +285,6 @@ fn decoded(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What `/-/coverage` shows.
-#[derive(Debug, Serialize)]
-struct Whole {
-    store: Store,
-    /// Absent without a socket to ask.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    haproxy: Option<Haproxy>,
-    states: BTreeMap<&'static str, usize>,
-    rows: Vec<ShownRow>,
-    unasked: Vec<String>,
-    unaddressable: Vec<String>,
-    evicted: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Store {
-    synced: bool,
-    last_read: Option<String>,
-    age_seconds: Option<f64>,
-    hold: Option<&'static str>,
-    trouble: Option<String>,
-    keys: usize,
-    invalid: Vec<Invalid>,
-}
-
-#[derive(Debug, Serialize)]
-struct Invalid {
-    key: String,
-    why: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Haproxy {
-    looked_at: Option<String>,
-    trouble: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownRow {
-    row: String,
-    /// Absent without a view of HAProxy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
-    #[serde(flatten)]
-    asked: Option<Asked>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decided_by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    haproxy: Option<ShownServer>,
-}
-
-/// What a row asked and was told.
-#[derive(Debug, Serialize)]
-struct Asked {
-    request: Vec<String>,
-    answer: String,
-    first_asked: String,
-    last_asked: String,
-    interval_seconds: Option<f64>,
-    count: u64,
-}
-
-/// What HAProxy says of a row.
-#[derive(Debug, Serialize)]
-struct ShownServer {
-    status: String,
-    admin: u32,
-    weight: u32,
-    base_weight: u32,
-    agent: String,
-    agent_status: String,
-    agent_words: String,
-}
-
-impl From<&SeenRow> for ShownServer {
-    fn from(row: &SeenRow) -> Self {
-        Self {
-            status: row.status.clone(),
-            admin: row.admin,
-            weight: row.weight,
-            base_weight: row.base_weight,
-            agent: row.agent.clone(),
-            agent_status: row.agent_status.clone(),
-            agent_words: row.agent_words.clone(),
-        }
-    }
-}
-
-/// What `/-/coverage?key=` shows.
-#[derive(Debug, Serialize)]
-struct Explained {
-    key: String,
-    in_store: bool,
-    value: Option<String>,
-    invalid: Option<String>,
-    until: Option<String>,
-    summary: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    haproxy: Option<ShownServer>,
-    asked_by: Vec<ShownRow>,
-}
-
 /// The rows that ask and those that HAProxy has, by name.
 fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
     let by_name = by_name(heard);
@@ -422,6 +331,10 @@ fn state_of(name: &str, heard: Option<&Heard>, view: &View) -> Option<&'static s
             RowState::Following | RowState::Diverged if told_since => RowState::Pending,
             state => state,
         },
+        // It names a group and no row, so which ones ask like this is not known.
+        None if !name.contains('/') && heard.is_some_and(|row| view.was_asking(row)) => {
+            RowState::ByGroup
+        }
         None if view.foreign.iter().any(|foreign| foreign == name) => RowState::Foreign,
         None => return None,
     };

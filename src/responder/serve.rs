@@ -363,7 +363,8 @@ impl Answering {
     }
 
     /// Reads until the request is whole, the stream or the time has ended, or a request
-    /// that has begun pauses; `None` when the peer has reset the connection.
+    /// that has begun pauses; `None` when the peer has reset the connection, or when what
+    /// came may be a part of a request.
     fn read_line<'b>(
         &self,
         stream: &TcpStream,
@@ -371,19 +372,24 @@ impl Answering {
         accepted: Instant,
     ) -> Option<&'b [u8]> {
         let mut end = accepted + READ_TIME;
-        let mut length = 0;
+        let (mut length, mut pieces) = (0, 0);
         let mut reader = stream;
         while line::wants_more(buffer.get(..length)?) {
             match reader.read(buffer.get_mut(length..)?) {
                 Ok(0) => break,
                 Ok(count) => {
                     length += count;
+                    pieces += 1;
                     end = (accepted + READ_TIME).min(self.clock.now() + QUIET_TIME);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.wait(stream, Interest::Read, end) == Waited::TimeOver {
-                        break;
+                        if line::may_end(buffer.get(..length)?, pieces) {
+                            break;
+                        }
+                        self.stay_silent(Silence::Unended);
+                        return None;
                     }
                 }
                 Err(_) => return None,

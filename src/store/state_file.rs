@@ -6,7 +6,7 @@
 //! file that cannot be *read* is an error instead, because starting without a state
 //! that is there would forget a baseline.
 //!
-//! The phase file costs one constant-size write, whatever the state's size, and is
+//! The phase file costs one small write, whatever the number of files, and is
 //! not synced: after a power loss an *older* phase of the same transaction, or none,
 //! may be found. What must not be lost in that way is written with
 //! [`StateFile::save_phase_synced`] or with the state.
@@ -23,8 +23,9 @@ use super::fs::{FileKind, split};
 /// The largest state that is read: the journal and intent of 4096 paths take about 4 MiB.
 pub const MAX_STATE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The largest phase file that is read.
-const MAX_PHASE_BYTES: u64 = 64 * 1024;
+/// The largest phase file that is read: a thousand deferred deletes with the longest names
+/// take two thirds of it.
+const MAX_PHASE_BYTES: u64 = 1024 * 1024;
 
 /// Mode of the agent's own files.
 const FILE_MODE: u32 = 0o600;

@@ -266,7 +266,7 @@ struct Process {
 impl Process {
     fn on_directory(dir: &Path) -> Self {
         let kv = dir.join("kv");
-        Self::start(dir, &["-kv-dir", kv.to_str().unwrap()])
+        Self::start(dir, &["-kv-dir", kv.to_str().unwrap(), "-kv-missing=make"])
     }
 
     fn on_consul(dir: &Path, consul: &Consul) -> Self {

@@ -295,6 +295,7 @@ fn start_agent(stage: &mut Stage<'_>) -> Result<(), String> {
         ("DATAPLANE_USERNAME", USER),
         ("DATAPLANE_PASSWORD", PASSWORD),
         ("HAPTIC_RESPONDER_KV_DIR", overrides.as_str()),
+        ("HAPTIC_RESPONDER_KV_MISSING", "make"),
         ("HAPTIC_RESPONDER_MONITORING_ADDR", ""),
     ];
     stage.agent = Some(Agent::start(
@@ -304,7 +305,7 @@ fn start_agent(stage: &mut Stage<'_>) -> Result<(), String> {
         &environment,
     )?);
     say(
-        "$ export DATAPLANE_USERNAME=... DATAPLANE_PASSWORD=... HAPTIC_RESPONDER_KV_DIR=$PWD/overrides",
+        "$ export DATAPLANE_USERNAME=... DATAPLANE_PASSWORD=... HAPTIC_RESPONDER_KV_DIR=$PWD/overrides HAPTIC_RESPONDER_KV_MISSING=make",
     );
     say("$ haptic-agent --base-dir live --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \\");
     say(&format!(

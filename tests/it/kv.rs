@@ -3,3 +3,4 @@
 mod dir;
 mod figures;
 pub(crate) mod kit;
+mod place;

@@ -7,3 +7,4 @@ mod directory;
 mod kit;
 mod real;
 mod rows;
+mod silent;

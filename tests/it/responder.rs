@@ -4,6 +4,8 @@
 mod connection;
 mod consul;
 mod coverage;
+mod daemon;
+mod figures;
 mod frozen;
 mod kit;
 mod ops;
@@ -11,4 +13,6 @@ mod process;
 mod replies;
 mod scarce;
 mod slowstart;
+mod store;
+mod trouble;
 mod whole;

@@ -19,6 +19,9 @@ use crate::haproxy::readback::{Object, Verdict, Void};
 use crate::haproxy::reload::ReloadOutcome;
 use crate::store::model::ModelFs;
 
+use super::sets;
+use super::worker::{Batches, Runtime};
+
 /// A set with this in its configuration is refused.
 pub(super) const REFUSED: &str = "REFUSED";
 
@@ -49,6 +52,7 @@ struct Inner {
     fs: ModelFs,
     worker: Identity,
     loaded: Files,
+    runtime: Runtime,
     mood: Mood,
     /// Neither socket answers.
     down: bool,
@@ -78,6 +82,7 @@ impl ModelHaproxy {
                 start_micros: 1_000,
             },
             loaded: files_of(fs),
+            runtime: Runtime::of(sets::name_of(&files_of(fs))),
             mood: Mood::Judging,
             down: false,
             asked: Vec::new(),
@@ -91,6 +96,7 @@ impl ModelHaproxy {
             fs: fs.clone(),
             worker: inner.worker,
             loaded: inner.loaded.clone(),
+            runtime: inner.runtime.met_again(),
             mood: Mood::Judging,
             down: false,
             asked: Vec::new(),
@@ -103,6 +109,28 @@ impl ModelHaproxy {
 
     pub(super) fn set_mood(&self, mood: Mood) {
         self.inner().mood = mood;
+    }
+
+    pub(super) fn set_batches(&self, batches: Batches) {
+        self.inner().runtime.batches = batches;
+    }
+
+    pub(super) fn set_busy(&self, busy: bool) {
+        self.inner().runtime.busy = busy;
+    }
+
+    /// The next look after a batch finds a difference.
+    pub(super) fn set_differs(&self) {
+        self.inner().runtime.differs = true;
+    }
+
+    /// A controller says that for the worker that plan is no other one.
+    pub(super) fn is_also(&self, plan: &str) {
+        self.inner().runtime.also.insert(plan.to_owned());
+    }
+
+    pub(super) fn runtime(&self) -> Runtime {
+        self.inner().runtime.clone()
     }
 
     pub(super) fn set_down(&self, down: bool) {
@@ -130,6 +158,7 @@ impl ModelHaproxy {
 impl Inner {
     fn load(&mut self) {
         self.loaded = files_of(&self.fs);
+        self.runtime = Runtime::of(sets::name_of(&self.loaded));
         self.worker.pid += 1;
         self.worker.start_micros += 1_000;
     }
@@ -170,22 +199,49 @@ impl Haproxy for ModelHaproxy {
         Look::Known(self.worker())
     }
 
-    fn run(&self, _: &Batch, _: Option<OpenSession>, _: Identity, _: &mut Queue) -> BatchReport {
-        unreachable!("the shapes have no ops")
+    fn run(
+        &self,
+        batch: &Batch,
+        _: &mut Option<OpenSession>,
+        expected: Identity,
+        queue: &mut Queue,
+    ) -> BatchReport {
+        let inner = &mut *self.inner();
+        assert_eq!(expected, inner.worker, "the agent looked right before");
+        let worker = inner.info();
+        inner.runtime.run(&inner.fs, &worker, batch, queue)
     }
 
-    fn delete(&self, _: &mut Queue, _: Policy) -> Pass {
-        unreachable!("the shapes have no deletes")
+    fn delete(&self, queue: &mut Queue, _: Policy) -> Pass {
+        let inner = &mut *self.inner();
+        if queue.worker() != Some(inner.worker) {
+            queue.supersede_all("another worker runs now");
+        }
+        let error = inner.runtime.delete(&inner.fs, queue).err();
+        Pass { next: None, error }
     }
 
     fn read_back(
         &self,
-        _: Identity,
-        _: &Touched,
+        expected: Identity,
+        touched: &Touched,
         _: &dyn Content,
         _: &Queue,
     ) -> Result<Vec<(Object, Verdict)>, Void> {
-        unreachable!("the shapes have no ops")
+        let mut inner = self.inner();
+        if expected != inner.worker {
+            let why = "another worker answers".to_owned();
+            return Err(Void { why });
+        }
+        let differs = std::mem::take(&mut inner.runtime.differs);
+        let verdict = match differs {
+            true => Verdict::Differs {
+                what: "by a model".to_owned(),
+            },
+            false => Verdict::Agrees,
+        };
+        let objects = touched.backends.keys().cloned().map(Object::Backend);
+        Ok(objects.map(|object| (object, verdict.clone())).collect())
     }
 
     fn reload(&self, _before: Option<Identity>) -> ReloadOutcome {

@@ -14,6 +14,7 @@ mod rules;
 mod sets;
 mod shapes;
 mod stops;
+mod worker;
 mod world;
 
 use crate::store::model::LoseUnsynced;

@@ -7,9 +7,10 @@ use crate::store::model::LoseUnsynced;
 use crate::wire::manifest::Mode;
 use crate::wire::result::{ConflictReason, ResultMode, Stage};
 
-use super::haproxy::files_of;
+use super::haproxy::{Mood, files_of};
 use super::sets::{AFTER, BOOT};
-use super::world::{Ask, Ended, INTERVAL, STATE, Step, World};
+use super::worker::Cmd;
+use super::world::{Ask, Ended, IN_PLACE, INTERVAL, STATE, Step, World};
 
 fn on(plans: &[Ask], interval: Duration) -> World {
     let world = World::first(interval);
@@ -241,6 +242,38 @@ fn a_set_that_no_worker_confirmed_goes_back_when_haproxy_does_not_come_up() {
         n += 1;
     }
     assert!(restored > 3, "{restored}");
+}
+
+#[test]
+fn a_batch_that_was_cut_leaves_no_plan_that_is_claimed_if_no_reload_can_follow() {
+    const OPS: &[Cmd] = &[Cmd::To("p5"), Cmd::Del("s1"), Cmd::To("p5")];
+    const IN_PLACE_OPS: &[Cmd] = &[Cmd::To(IN_PLACE), Cmd::Del("s1")];
+    for (interval, mode) in [(Duration::ZERO, Mode::Auto), (INTERVAL, Mode::Reload)] {
+        let mut scene = on(&[Ask::reload("p1")], interval);
+        scene.breaks.push("recovery_reload");
+        let ask = match mode {
+            Mode::Reload => Ask::in_place("p5", IN_PLACE_OPS),
+            Mode::Auto | Mode::RevertLkg => Ask::runtime("p5", OPS),
+        };
+        let (mut n, mut doubted) = (0, 0);
+        loop {
+            let dead = scene.copy();
+            dead.fs.stop_after(n);
+            dead.apply(ask);
+            if !dead.fs.has_stopped() {
+                break;
+            }
+            let world = dead.crash(LoseUnsynced::Nothing);
+            world.haproxy.set_mood(Mood::Unreachable);
+            assert!(world.start());
+            let what = format!("{mode:?}, stopped after {n}, then unreachable");
+            world.check(&what, true);
+            doubted += u32::from(world.state().worker_ops_plan_id.is_empty());
+            world.check_next(&what);
+            n += 1;
+        }
+        assert!(doubted > 3, "{doubted}");
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::haproxy::Mood;
-use super::world::{Ask, INTERVAL, Step, World};
+use super::worker::{Batches, Cmd};
+use super::world::{Ask, IN_PLACE, INTERVAL, Step, World};
 
 pub(super) struct Shape {
     pub(super) name: &'static str,
@@ -14,12 +15,15 @@ pub(super) struct Shape {
     pub(super) action: Vec<Step>,
     /// Every how many points one is tried; for large sets.
     pub(super) stride: u64,
+    /// The invariant that it breaks.
+    pub(super) breaks: Option<&'static str>,
 }
 
 impl Shape {
     /// The world right before the action.
     pub(super) fn scene(&self) -> World {
-        let world = World::first(self.interval);
+        let mut world = World::first(self.interval);
+        world.breaks.extend(self.breaks);
         world.run(&self.setup);
         world.check(self.name, true);
         world
@@ -55,6 +59,7 @@ fn shape(name: &'static str, setup: &[Step], action: &[Step]) -> Shape {
         setup: setup.to_vec(),
         action: action.to_vec(),
         stride: 1,
+        breaks: None,
     }
 }
 
@@ -71,7 +76,7 @@ pub(super) fn shapes() -> Vec<Shape> {
         stride: 97,
         ..shape(name, setup, action)
     };
-    vec![
+    let mut all = vec![
         shape("first apply", &[], &[reload("p1")]),
         shape("first apply, refused", &[], &[reload("bad")]),
         shape("change, two mounts", &[reload("p1")], &[reload("p2")]),
@@ -218,5 +223,229 @@ pub(super) fn shapes() -> Vec<Shape> {
         wide("200 files, first", &[], &[reload("w1")]),
         wide("200 files, changed", &[reload("w1")], &[reload("w2")]),
         wide("200 files, gone", &[reload("w1")], &[reload("p1")]),
+    ];
+    all.extend(runtime_shapes());
+    all
+}
+
+/// Commands on the worker: batches, deletes that wait, and ops while a reload waits.
+fn runtime_shapes() -> Vec<Shape> {
+    use Cmd::{Add, Del, Map, To};
+    use Step::{Apply, Busy, Deletes, Fire, ReadBack};
+    let reload = |plan| Apply(Ask::reload(plan));
+    let runtime = |plan, ops| Apply(Ask::runtime(plan, ops));
+    let in_place = |plan, ops| Apply(Ask::in_place(plan, ops));
+    let paced = |name, setup: &[Step], action: &[Step]| Shape {
+        interval: INTERVAL,
+        ..shape(name, setup, action)
+    };
+    let to_p5 = runtime(
+        "p5",
+        &[Map("maps/fifth.map"), To("p5"), Map("maps/host.map")],
+    );
+    let deleting = runtime("p5", &[Del("s1"), To("p5"), Del("s2")]);
+    let adding = runtime("p4", &[Add("s1"), To("p4")]);
+    let placed = &[To(IN_PLACE), Map("maps/host.map")];
+    let refused = Step::Batches(Batches::Refused(1));
+    let unanswered = Step::Batches(Batches::Unanswered(1));
+    vec![
+        shape("runtime", &[reload("p1")], &[to_p5]),
+        shape(
+            "runtime, looked at",
+            &[reload("p1")],
+            &[to_p5, ReadBack(false)],
+        ),
+        shape(
+            "runtime, differs",
+            &[reload("p1")],
+            &[to_p5, ReadBack(true), Fire],
+        ),
+        shape(
+            "runtime, then a reload",
+            &[reload("p1")],
+            &[to_p5, reload("p4")],
+        ),
+        shape("runtime, refused", &[reload("p1")], &[refused, to_p5]),
+        shape("runtime, unanswered", &[reload("p1")], &[unanswered, to_p5]),
+        shape(
+            "runtime, refused, and so is the set",
+            &[reload("p1")],
+            &[
+                Step::Batches(Batches::Refused(1)),
+                runtime("bad", &[To("bad"), Map("maps/bad.map")]),
+            ],
+        ),
+        shape(
+            "runtime, refused over a journal",
+            &[reload("p1"), to_p5],
+            &[refused, runtime("bad6", &[To("bad6"), To("bad6")])],
+        ),
+        Shape {
+            breaks: Some("recovery_reload"),
+            ..shape(
+                "runtime, refused, unreachable",
+                &[reload("p1")],
+                &[Step::Mood(Mood::Unreachable), refused, to_p5],
+            )
+        },
+        Shape {
+            breaks: Some("ops_executable"),
+            ..shape(
+                "runtime, not executable",
+                &[reload("p1")],
+                &[runtime("p5", &[To("p5"), Map("maps/none.map")])],
+            )
+        },
+        shape(
+            "runtime, reverted",
+            &[reload("p1"), to_p5],
+            &[Apply(Ask::revert())],
+        ),
+        shape("deletes", &[reload("p1")], &[deleting, Deletes]),
+        shape("deletes that wait", &[reload("p1"), deleting], &[Deletes]),
+        shape(
+            "deletes, busy",
+            &[reload("p1"), deleting],
+            &[Busy(true), Deletes, Busy(false), Deletes],
+        ),
+        shape(
+            "more deletes",
+            &[reload("p1"), deleting],
+            &[runtime("p4", &[Del("s3"), To("p4")]), Deletes],
+        ),
+        shape(
+            "a delete is taken back",
+            &[reload("p1"), deleting],
+            &[adding, Deletes],
+        ),
+        shape(
+            "deletes, then a reload",
+            &[reload("p1"), deleting],
+            &[reload("p4"), Deletes],
+        ),
+        shape(
+            "deletes, then refused",
+            &[reload("p1"), deleting],
+            &[reload("bad"), Deletes],
+        ),
+        shape(
+            "deletes, reverted",
+            &[reload("p1"), deleting],
+            &[Apply(Ask::revert())],
+        ),
+        shape(
+            "deletes, worker from nowhere",
+            &[reload("p1"), deleting],
+            &[Step::Restart, Deletes],
+        ),
+        shape(
+            "deletes, runtime refused",
+            &[reload("p1"), deleting],
+            &[refused, adding, Deletes],
+        ),
+        paced(
+            "in place",
+            &[reload("p1"), reload("p5")],
+            &[in_place("p4", placed)],
+        ),
+        paced(
+            "in place, asked in the window",
+            &[reload("p1")],
+            &[in_place("p4", placed)],
+        ),
+        paced(
+            "in place, no file changes",
+            &[reload("p1"), reload("p5")],
+            &[Apply(Ask {
+                under: Some("again-p5"),
+                ..Ask::in_place("p5", placed)
+            })],
+        ),
+        paced(
+            "in place twice",
+            &[reload("p1"), in_place("p5", placed)],
+            &[in_place("p4", placed), in_place("p6", placed)],
+        ),
+        paced(
+            "in place, refused",
+            &[reload("p1"), reload("p5")],
+            &[refused, in_place("p4", placed)],
+        ),
+        paced(
+            "in place, refused, no file changes",
+            &[reload("p1"), reload("p5")],
+            &[
+                refused,
+                Apply(Ask {
+                    under: Some("again-p5"),
+                    ..Ask::in_place("p5", placed)
+                }),
+            ],
+        ),
+        paced(
+            "in place, unanswered",
+            &[reload("p1"), reload("p5")],
+            &[unanswered, in_place("p4", placed)],
+        ),
+        paced(
+            "in place, fires",
+            &[reload("p1"), reload("p5")],
+            &[in_place("p4", placed), Fire],
+        ),
+        paced(
+            "in place, fires, refused",
+            &[reload("p1"), reload("p5")],
+            &[in_place("bad", placed), Fire],
+        ),
+        paced(
+            "in place, fires, unconfirmed",
+            &[reload("p1"), in_place("p5", placed)],
+            &[Step::Mood(Mood::SilentlyLoading), Fire],
+        ),
+        paced(
+            "in place, reverted",
+            &[reload("p1"), in_place("p5", placed)],
+            &[Apply(Ask::revert())],
+        ),
+        paced(
+            "in place with deletes",
+            &[reload("p1"), reload("p5")],
+            &[in_place("p4", &[To(IN_PLACE), Del("s1")]), Deletes, Fire],
+        ),
+        paced(
+            "in place, write error",
+            &[reload("p1"), in_place("p5", placed)],
+            &[Step::RenameFails("maps/other.map"), in_place("p4", placed)],
+        ),
+        paced("runtime in the window", &[reload("p1")], &[to_p5]),
+        paced(
+            "runtime in the window, refused",
+            &[reload("p1")],
+            &[refused, to_p5],
+        ),
+        paced(
+            "runtime in the window, refused, fires",
+            &[reload("p1")],
+            &[refused, to_p5, Fire],
+        ),
+        paced(
+            "runtime in the window, refused, fires, refused",
+            &[reload("p1")],
+            &[
+                refused,
+                runtime("bad", &[To("bad"), Map("maps/bad.map")]),
+                Fire,
+            ],
+        ),
+        paced(
+            "runtime in the window, differs, fires",
+            &[reload("p1")],
+            &[to_p5, ReadBack(true), Fire],
+        ),
+        paced(
+            "deletes in the window",
+            &[reload("p1")],
+            &[deleting, Deletes, reload("p4"), Fire],
+        ),
     ]
 }

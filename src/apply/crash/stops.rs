@@ -104,8 +104,8 @@ fn recovery_stopped_after_every_call_recovers() {
                 } else {
                     pick(n)
                 };
-                // Every fourth call, all of them by turns; every one in the long run.
-                let mut m = if long_run() { 0 } else { (n + turn) % 4 };
+                // Every seventh call, all of them by turns; every one in the long run.
+                let mut m = if long_run() { 0 } else { (n + turn) % 7 };
                 loop {
                     let again = dead.crash(first);
                     again.fs.stop_after(m);
@@ -128,7 +128,7 @@ fn recovery_stopped_after_every_call_recovers() {
                         found_one_of(&third, &allowed, &what);
                         third.check(&what, true);
                     });
-                    m += shape.stride * if long_run() { 1 } else { 4 };
+                    m += shape.stride * if long_run() { 1 } else { 7 };
                 }
             }
         }

@@ -22,6 +22,7 @@ use crate::wire::state::State;
 use super::clock::ModelClock;
 use super::haproxy::{ModelHaproxy, Mood, files_of};
 use super::sets::{self, AFTER, BAD_AFTER, BOOT};
+use super::worker::{Batches, Cmd};
 
 pub(super) const STATE: &str = ".haptic-agent.json";
 const PHASE: &str = ".haptic-agent.json.phase";
@@ -40,7 +41,13 @@ pub(super) struct Ask {
     pub(super) blob: bool,
     /// The set under another plan id.
     pub(super) under: Option<&'static str>,
+    pub(super) ops: &'static [Cmd],
+    /// With the plan that they bring the worker to.
+    pub(super) in_place: &'static [Cmd],
 }
+
+/// What the worker holds once the in-place ops of a shape are through.
+pub(super) const IN_PLACE: &str = "in-place";
 
 impl Ask {
     pub(super) const fn reload(plan: &'static str) -> Self {
@@ -51,12 +58,30 @@ impl Ask {
             validated: None,
             blob: false,
             under: None,
+            ops: &[],
+            in_place: &[],
         }
     }
 
     pub(super) const fn auto(plan: &'static str) -> Self {
         Self {
             mode: Mode::Auto,
+            ..Self::reload(plan)
+        }
+    }
+
+    /// On the running worker.
+    pub(super) const fn runtime(plan: &'static str, ops: &'static [Cmd]) -> Self {
+        Self {
+            ops,
+            ..Self::auto(plan)
+        }
+    }
+
+    /// With ops for while the reload waits.
+    pub(super) const fn in_place(plan: &'static str, in_place: &'static [Cmd]) -> Self {
+        Self {
+            in_place,
             ..Self::reload(plan)
         }
     }
@@ -108,6 +133,14 @@ pub(super) enum Step {
     /// HAProxy starts anew from disk, and the background look comes by.
     Restart,
     Mood(Mood),
+    /// How the next batch goes.
+    Batches(Batches),
+    /// Whether sessions keep deletes from getting through.
+    Busy(bool),
+    /// What the background thread does about deferred deletes.
+    Deletes,
+    /// The look after a batch, which finds no difference or one.
+    ReadBack(bool),
     /// The next rename onto that path fails.
     RenameFails(&'static str),
 }
@@ -121,6 +154,8 @@ pub(super) struct World {
     pub(super) agent: Arc<Agent>,
     interval: Duration,
     durability: Durability,
+    /// Invariants that may be found broken.
+    pub(super) breaks: Vec<&'static str>,
 }
 
 /// A tree that agents have never seen.
@@ -173,6 +208,7 @@ impl World {
             agent,
             interval,
             durability,
+            breaks: Vec::new(),
         }
     }
 
@@ -193,13 +229,11 @@ impl World {
     pub(super) fn crash(&self, lose: LoseUnsynced) -> Self {
         let fs = self.fs.crash(lose);
         let haproxy = self.haproxy.over(&fs);
-        Self::over(
-            fs,
-            haproxy,
-            self.clock.next_life(),
-            self.interval,
-            self.durability,
-        )
+        let clock = self.clock.next_life();
+        Self {
+            breaks: self.breaks.clone(),
+            ..Self::over(fs, haproxy, clock, self.interval, self.durability)
+        }
     }
 
     /// Starts the agent. False if the world stopped before it was ready.
@@ -228,6 +262,21 @@ impl World {
                 }
             }
             Step::Mood(mood) => self.haproxy.set_mood(mood),
+            Step::Batches(batches) => self.haproxy.set_batches(batches),
+            Step::Busy(busy) => self.haproxy.set_busy(busy),
+            Step::Deletes => {
+                let mut tx = self.agent.lock();
+                if !tx.record.deletes.is_empty() {
+                    tx.delete_some(&self.agent);
+                }
+                self.agent.publish(&tx);
+            }
+            Step::ReadBack(differs) => {
+                if differs {
+                    self.haproxy.set_differs();
+                }
+                self.agent.read_back(self.agent.lock(), &mut None);
+            }
             Step::RenameFails(path) => self.fs.fail_rename_once(path, libc::EIO),
         }
         None
@@ -270,6 +319,7 @@ impl World {
                 })
                 .collect(),
         };
+        let in_place = !ask.in_place.is_empty();
         let manifest = Manifest {
             plan_id: ask.id().to_owned(),
             plan_schema_version: 1,
@@ -279,12 +329,12 @@ impl World {
             },
             expected_prev_plan_id: state.applied_plan_id.clone(),
             expected_prev_token: state.applied_token,
-            expected_worker_ops_plan_id: None,
-            worker_ops_plan_id: None,
+            expected_worker_ops_plan_id: in_place.then(|| state.worker_ops_plan_id.clone()),
+            worker_ops_plan_id: in_place.then(|| IN_PLACE.to_owned()),
             validated_plan_id: ask.validated.map(str::to_owned),
             files,
-            ops: Vec::new(),
-            in_place_ops: Vec::new(),
+            ops: ask.ops.iter().map(|cmd| cmd.op()).collect(),
+            in_place_ops: ask.in_place.iter().map(|cmd| cmd.op()).collect(),
             mode: ask.mode,
         };
         manifest.check(&ReservedPaths::default()).unwrap();
@@ -293,6 +343,9 @@ impl World {
 
     /// Sends an apply as a controller would: only content that the agent does not hold.
     pub(super) fn apply(&self, ask: Ask) -> Ended {
+        if ask.mode == Mode::Auto && ask.ops.is_empty() {
+            self.haproxy.is_also(ask.plan);
+        }
         let held = self.state().files;
         let manifest = self.manifest(ask);
         let mut parts = sets::owned(match ask.mode {
@@ -365,7 +418,9 @@ impl World {
         assert!(!self.agent.lock().unfinished, "{what}: not undone");
         assert_eq!(record.phase, None, "{what}");
         assert_eq!(record.intent, None, "{what}");
-        assert_eq!(state.invariant_violation, None, "{what}");
+        let broken = state.invariant_violation.as_deref();
+        let expected = broken.is_none_or(|name| self.breaks.contains(&name));
+        assert!(expected, "{what}: {broken:?}");
         let saved: Record =
             serde_json::from_slice(&self.fs.read(STATE).unwrap_or_default()).unwrap_or_default();
         if self.fs.read(STATE).is_some() {
@@ -373,6 +428,8 @@ impl World {
             assert_eq!(saved.lkg_plan_id, record.lkg_plan_id, "{what}");
             assert_eq!(saved.journal, record.journal, "{what}");
             assert_eq!(saved.owned, record.owned, "{what}");
+            let of = |record: &Record| (record.deletes.worker(), record.deletes.pending());
+            assert_eq!(of(&saved), of(&record), "{what}: deferred deletes");
         }
         self.check_roles(what, on_disk, &state, &record);
         self.check_journal(what, on_disk, &record);
@@ -414,11 +471,7 @@ impl World {
             );
             assert_eq!(record.worker, Some(self.haproxy.identity()), "{what}");
         }
-        assert_eq!(
-            state.worker_ops_plan_id.is_empty(),
-            state.running_plan_id.is_empty(),
-            "{what}"
-        );
+        self.check_runtime(what, state, record);
         if let Some(pending) = &record.pending {
             if !pending.plan_id.is_empty() {
                 assert!(
@@ -441,6 +494,31 @@ impl World {
                 );
             }
         }
+    }
+
+    /// What commands did to the worker.
+    fn check_runtime(&self, what: &str, state: &State, record: &Record) {
+        let runtime = self.haproxy.runtime();
+        let worker_ops = state.worker_ops_plan_id.as_str();
+        if state.running_plan_id.is_empty() {
+            assert_eq!(worker_ops, "", "{what}");
+        }
+        if !worker_ops.is_empty() {
+            assert!(
+                runtime.is(worker_ops),
+                "{what}: the state says {worker_ops}, the worker holds {:?}",
+                runtime.holds
+            );
+            // A delete that nobody remembers is never carried out.
+            for key in &runtime.going {
+                assert!(record.deletes.contains(key), "{what}: {key} is forgotten");
+            }
+        }
+        if !record.deletes.is_empty() {
+            let worker = Some(self.haproxy.identity());
+            assert_eq!(record.deletes.worker(), worker, "{what}: whose deletes");
+        }
+        assert_eq!(runtime.wronged, [], "{what}: deleted and wanted");
     }
 
     /// The journal, put over what is on disk, is the last known good set.

@@ -92,6 +92,14 @@ impl Reader<'_> {
 
     fn task(&self, action: Action) -> Result<Overrides, UsageError> {
         let store = self.store()?;
+        let marker = self.values.maybe(CtlFlag::KvMarker, text)?;
+        if let (StoreChoice::Directory(_), Some(_)) = (&store, &marker) {
+            return Err(together(
+                "kv-dir",
+                "kv-marker",
+                "a directory has a mark of its own",
+            ));
+        }
         let sights = self.sights()?;
         let waits = match &action {
             Action::Set { wait, .. } | Action::End { wait, .. } => wait.is_some(),
@@ -114,6 +122,7 @@ impl Reader<'_> {
         }
         Ok(Overrides {
             store,
+            marker,
             output: self.values.one(CtlFlag::Output, output)?,
             sights,
             action,

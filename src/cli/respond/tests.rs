@@ -61,7 +61,9 @@ fn every_flag_has_three_spellings() {
         ("consul-addr", "HAPTIC_RESPONDER_CONSUL_ADDR", "unix:///c"),
         ("kv-prefix", "HAPTIC_RESPONDER_KV_PREFIX", "old/state"),
         ("kv-dir", "HAPTIC_RESPONDER_KV_DIR", "/srv/kv"),
+        ("kv-missing", "HAPTIC_RESPONDER_KV_MISSING", "make"),
         ("kv-marker", "HAPTIC_RESPONDER_KV_MARKER", "here"),
+        ("kv-max-keys", "HAPTIC_RESPONDER_KV_MAX_KEYS", "100000"),
         ("sync-deadline", "HAPTIC_RESPONDER_SYNC_DEADLINE", "0"),
         ("weights", "HAPTIC_RESPONDER_WEIGHTS", "keep"),
         (
@@ -75,6 +77,12 @@ fn every_flag_has_three_spellings() {
     let names: Vec<&str> = flags.map(|f| f.long).collect();
     assert_eq!(names, table.map(|row| row.0), "a row for every flag");
     for (long, variable, value) in table {
+        // One that only a directory has a use for.
+        let beside: &[(&str, &str)] = match long {
+            "kv-missing" => &[("HAPTIC_RESPONDER_KV_DIR", "/d")],
+            _ => &[],
+        };
+        let asked = |words: &[&str], env: &[(&str, &str)]| asked(words, &[beside, env].concat());
         let two = asked(&[&format!("--{long}"), value], &[]).unwrap();
         assert_ne!(two, asked(&[], &[]).unwrap(), "{long} changes nothing");
         assert_eq!(asked(&[&format!("-{long}"), value], &[]), Ok(two.clone()));
@@ -129,6 +137,11 @@ fn refusals_name_what_was_given_and_the_way_out() {
         ),
         (&["--consul-addr=127.0.0.1"], "names no port"),
         (&["--kv-dir=/d", "--kv-marker=m"], "a mark of its own"),
+        (&["--kv-missing=make"], "--kv-dir beside it"),
+        (&["--kv-dir=/d", "--kv-missing=yes"], "refuse or make"),
+        (&["--kv-max-keys=0"], "a number from 1 to 1000000"),
+        (&["--kv-max-keys=+5"], "a number from 1 to 1000000"),
+        (&["--kv-max-keys=1000001"], "a number from 1 to 1000000"),
         (
             &["--haproxy-socket", &long],
             "a socket address holds no more",

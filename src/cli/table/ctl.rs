@@ -1,8 +1,8 @@
 //! The verbs, flags and variables of `hapticctl`.
 
 use super::overrides::{
-    BY, CONSUL_ADDR, DRAIN, FOR, HAPROXY_SOCKET, KV_DIR, KV_PREFIX, MAINT, OVERRIDES, PIN, RAMP,
-    RAMP_HOLD, READY, RESPONDER, SWEEP, WAIT_FLAG, WEIGHT, WHY,
+    BY, CONSUL_ADDR, DRAIN, FOR, HAPROXY_SOCKET, KV_DIR, KV_MARKER, KV_PREFIX, MAINT, OVERRIDES,
+    PIN, RAMP, RAMP_HOLD, READY, RESPONDER, SWEEP, WAIT_FLAG, WEIGHT, WHY,
 };
 use super::{Command, Count, EnvVar, Flag, Operand, Program, Verb};
 
@@ -43,6 +43,8 @@ pub enum CtlFlag {
     KvPrefix,
     /// `--kv-dir`
     KvDir,
+    /// `--kv-marker`
+    KvMarker,
     /// `--for`
     For,
     /// `--why`
@@ -282,6 +284,7 @@ pub const CTL_FLAGS: &[Flag<CtlFlag>] = &[
     CONSUL_ADDR,
     KV_PREFIX,
     KV_DIR,
+    KV_MARKER,
     FOR,
     WHY,
     BY,

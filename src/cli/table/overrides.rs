@@ -8,6 +8,7 @@ const SETTING: &[Flag<CtlFlag>] = &[
     CONSUL_ADDR,
     KV_PREFIX,
     KV_DIR,
+    KV_MARKER,
     FOR,
     WHY,
     BY,
@@ -61,6 +62,7 @@ pub const READY: Command<CtlFlag> = command(
         CONSUL_ADDR,
         KV_PREFIX,
         KV_DIR,
+        KV_MARKER,
         RAMP,
         RAMP_HOLD,
         PIN,
@@ -85,6 +87,7 @@ pub const OVERRIDES: Command<CtlFlag> = command(
         CONSUL_ADDR,
         KV_PREFIX,
         KV_DIR,
+        KV_MARKER,
         RESPONDER,
         SWEEP,
         OUTPUT,
@@ -180,6 +183,19 @@ pub(super) const KV_DIR: Flag<CtlFlag> = Flag::optional(
     "The directory store of this machine's responder, instead of Consul.",
 )
 .common();
+
+pub(super) const KV_MARKER: Flag<CtlFlag> = Flag::optional(
+    CtlFlag::KvMarker,
+    "kv-marker",
+    "KEY",
+    "the responders' marker, which is no override",
+    "The key that the responders were given as\n\
+     .Fl -kv-marker :\n\
+     it is no override, so it is neither judged as one nor written.\n\
+     A responder that\n\
+     .Fl -responder\n\
+     names says it by itself.",
+);
 
 pub(super) const FOR: Flag<CtlFlag> = Flag::optional(
     CtlFlag::For,

@@ -17,6 +17,10 @@ pub enum RespondFlag {
     KvPrefix,
     /// `--kv-dir`
     KvDir,
+    /// `--kv-missing`
+    KvMissing,
+    /// `--kv-max-keys`
+    KvMaxKeys,
     /// `--kv-marker`
     KvMarker,
     /// `--sync-deadline`
@@ -96,9 +100,25 @@ pub const RESPOND: Command<RespondFlag> = Command {
             "DIR",
             "a directory that holds the keys instead",
             "A directory that holds the keys, one file each, instead of Consul.\n\
-             It is made if it does not exist; its parent must.",
+             It has to exist, with its mark; see\n\
+             .Sx KEYS AND VALUES .",
         )
         .common(),
+        Flag::option(
+            RespondFlag::KvMissing,
+            "kv-missing",
+            "refuse|make",
+            "refuse",
+            "if it does not exist at the start",
+            "What it means that the directory of\n\
+             .Fl -kv-dir\n\
+             does not exist at the start.\n\
+             With\n\
+             .Ql refuse\n\
+             no check is answered until it is there: the volume that has it may not be mounted, and an empty store would bring every server back.\n\
+             .Ql make\n\
+             makes it, empty, where its parent exists: for a directory on the machine's own disk.",
+        ),
         Flag::optional(
             RespondFlag::KvMarker,
             "kv-marker",
@@ -107,6 +127,16 @@ pub const RESPOND: Command<RespondFlag> = Command {
             "A key that has to be in every reply of the store.\n\
              A reply without it is not applied, so a store that was rebuilt empty ends no drain.\n\
              Its value does not matter as long as it is not empty.",
+        ),
+        Flag::option(
+            RespondFlag::KvMaxKeys,
+            "kv-max-keys",
+            "N",
+            "16384",
+            "more keys than this are not believed",
+            "How many keys the store may have, from 1 to 1000000.\n\
+             A store with more is held back: the last copy is answered, and none at the start.\n\
+             A reply of Consul may have 1024 bytes for each of them, and 1 MiB at least.",
         ),
         Flag::option(
             RespondFlag::SyncDeadline,

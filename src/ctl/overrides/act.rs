@@ -8,6 +8,8 @@ use serde_json::{Value as Json, json};
 use super::super::view::{Block, complain};
 use super::super::when::span;
 use super::Report;
+use super::coverage::Coverages;
+use super::held;
 use super::sight::{Sights, Wanted};
 use super::store::{Change, Store, StoreError, Stored, Version};
 use super::watch;
@@ -21,6 +23,9 @@ use crate::responder::value::Value;
 /// An override that is only a step to another one ends by itself so much later than
 /// planned, in case this program does not live to take the next step.
 const STEP_GRACE: Duration = Duration::from_secs(60);
+
+/// The field of a key that has what was there before.
+pub(super) const BEFORE: &str = "before";
 
 /// What is to be set.
 #[derive(Debug, Clone)]
@@ -51,13 +56,19 @@ pub(super) fn set(
     store: &mut Store,
     keys: &[String],
     order: &Order,
+    marker: Option<&str>,
     sights: &Sights,
     wait: Option<Duration>,
 ) -> Report {
     let mut report = Report::default();
-    watch::warn_of_unasked(sights, keys);
+    let seen = Coverages::of(&sights.responders);
+    watch::warn(&seen, keys, true);
     let change = order.change();
     for key in keys {
+        if is_marker(key, marker, &seen) {
+            report.keys.push((key.clone(), refused(key)));
+            continue;
+        }
         let block = match replace(store, key, &change) {
             Ok(before) => told(&change, before.as_ref()),
             Err(error) => failed(&error),
@@ -76,10 +87,16 @@ pub(super) fn end(
     store: &mut Store,
     keys: &[String],
     ramp: Option<Duration>,
+    marker: Option<&str>,
     sights: &Sights,
     wait: Option<Duration>,
 ) -> Report {
     let mut report = Report::default();
+    let seen = Coverages::of(&sights.responders);
+    watch::warn(&seen, keys, false);
+    for key in keys.iter().filter(|key| is_marker(key, marker, &seen)) {
+        report.keys.push((key.clone(), refused(key)));
+    }
     let steps = match ramp {
         Some(hold) => step_through_maint(store, keys, hold, sights, wait, &mut report),
         None => BTreeMap::new(),
@@ -96,13 +113,13 @@ pub(super) fn end(
                     weighed.push(key.clone());
                 }
                 let mut block = Block::new(true, format!("ended (was {})", words(&before)));
-                block.field("before", fields(Some(&before)));
+                block.field(BEFORE, fields(Some(&before)));
                 block.field("after", Json::Null);
                 block
             }
             Ok(None) => {
                 let mut block = Block::new(true, "has no override");
-                block.field("before", Json::Null);
+                block.field(BEFORE, Json::Null);
                 block.field("after", Json::Null);
                 block
             }
@@ -110,6 +127,7 @@ pub(super) fn end(
         };
         report.keys.push((key.clone(), block));
     }
+    held::tell(&mut report, store, &seen, keys);
     if let Some(time) = wait {
         let wanted = |key: &str| Wanted::Gone {
             weighed: weighed.iter().any(|other| other == key),
@@ -133,6 +151,9 @@ fn step_through_maint(
     let mut stepped = Report::default();
     let mut steps = BTreeMap::new();
     for key in keys {
+        if report.keys.iter().any(|(done, _)| done == key) {
+            continue;
+        }
         let step = match store.get(key) {
             Ok(None) => continue,
             Ok(Some(before)) => match before.entry.value_at(SystemClock.wall()) {
@@ -226,6 +247,22 @@ fn delete(
     Ok(Some(before))
 }
 
+fn is_marker(key: &str, marker: Option<&str>, seen: &Coverages) -> bool {
+    marker == Some(key) || seen.markers().any(|other| other == key)
+}
+
+/// The marker is not written here: without it responders believe nothing.
+fn refused(key: &str) -> Block {
+    let mut block = Block::new(false, "not changed");
+    let why = "it is the marker (--kv-marker), which says that the store is whole, and no override";
+    block.line(why);
+    block.field("error", why);
+    block.next = Some(format!(
+        "a store that was rebuilt gets it back by hand, last of all: consul kv put PREFIX/{key} 1"
+    ));
+    block
+}
+
 fn told(change: &Change, before: Option<&Stored>) -> Block {
     let was = before.map_or("absent".to_owned(), words);
     let until = change.until.map_or(String::new(), |until| {
@@ -239,7 +276,7 @@ fn told(change: &Change, before: Option<&Stored>) -> Block {
         )
     });
     let mut block = Block::new(true, format!("{}{until} (was {was})", change.value));
-    block.field("before", fields(before));
+    block.field(BEFORE, fields(before));
     block.field(
         "after",
         json!({

@@ -15,9 +15,10 @@ use crate::http::basic::base64;
 use crate::http::client::{Cancel, Method};
 use crate::responder::copy::Entry;
 use crate::responder::key::{self, Prefix};
-use crate::responder::kv::consul::api::{Api, Reply, Within};
+use crate::responder::kv::consul::api::{self, Api, Reply, Within};
 use crate::responder::kv::consul::reply::{self, Row};
 use crate::responder::kv::{ConsulServer, Weights};
+use crate::responder::limits::MOST_KV_KEYS;
 use crate::responder::note::Note;
 use crate::responder::stamp::Stamp;
 
@@ -49,7 +50,8 @@ struct StoredNote {
 impl Consul {
     pub(super) fn new(server: ConsulServer, prefix: Prefix) -> Result<Self, StoreError> {
         let token = server.token.read().map_err(StoreError::Token)?;
-        let api = Api::new(server, token, Cancel::new());
+        let longest = api::max_body(MOST_KV_KEYS);
+        let api = Api::new(server, token, Cancel::new(), longest);
         Ok(Self { api, prefix })
     }
 
@@ -265,7 +267,7 @@ fn rows(reply: &Reply) -> Result<Vec<Row<'_>>, StoreError> {
 fn rows_of(reply: &Reply) -> Result<Vec<Row<'_>>, String> {
     match reply.status {
         404 => Ok(Vec::new()),
-        _ => reply::rows(&reply.body),
+        _ => reply::rows(&reply.body, MOST_KV_KEYS),
     }
 }
 

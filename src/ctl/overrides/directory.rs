@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::store::{Change, StoreError, Stored, Version};
+use super::store::{Change, Listed, StoreError, Stored, Version};
 use crate::haproxy::Deadline;
 use crate::haproxy::wait::Backoff;
 use crate::responder::kv::Weights;
 use crate::responder::kv::dir::store::{Found, Lock, Store};
+use crate::responder::limits::MOST_KV_KEYS;
 use crate::responder::note;
 
 /// How long another writer is waited for. It holds the lock for one write.
@@ -50,13 +51,22 @@ impl Directory {
         }
     }
 
-    pub(super) fn list(&self) -> Result<Vec<(String, Stored)>, StoreError> {
-        let listing = self.store.list().map_err(StoreError::Directory)?;
-        let mut all = Vec::with_capacity(listing.keys.len());
+    pub(super) fn list(&self) -> Result<Listed, StoreError> {
+        let listing = self.store.list(MOST_KV_KEYS);
+        let listing = listing.map_err(StoreError::Directory)?;
+        let foreign = listing.foreign.iter();
+        let mut all = Listed {
+            ignored: foreign
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect(),
+            ..Listed::default()
+        };
         for key in listing.keys {
-            // One that went away meanwhile is not there.
-            if let Some(stored) = self.get(&key)? {
-                all.push((key, stored));
+            match self.get(&key) {
+                Ok(Some(stored)) => all.keys.push((key, stored)),
+                // One that went away meanwhile is not there.
+                Ok(None) => {}
+                Err(error) => all.unreadable.push((key, error.to_string())),
             }
         }
         Ok(all)

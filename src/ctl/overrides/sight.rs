@@ -1,31 +1,26 @@
-//! Whether an override has arrived: asked of responders (their coverage) and of HAProxy
-//! itself (its stats socket). What was seen is judged by pure functions.
+//! Whether an override has arrived, as HAProxy itself shows it at its stats socket. What was
+//! seen is judged by a pure function; what responders say is `coverage`'s.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use serde::Deserialize;
+use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::haproxy::servers_state::{self, ServerRow};
 use crate::haproxy::{Deadline, WorkerSocket};
 use crate::http::client::{Cancel, Connection, Origin, Request, Until};
-use crate::responder::stamp::Stamp;
 use crate::responder::value::Value;
 
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(5);
 /// The longest coverage: 16 384 rows.
 const MAX_COVERAGE_BYTES: u64 = 32 * 1024 * 1024;
-/// A row that was not heard for so many of its intervals asks no more.
-const GONE_INTERVALS: f64 = 10.0;
-/// And never counts as gone before this.
-const GONE_LEAST_SECONDS: f64 = 10.0;
 /// Bits of a server's admin state that an agent's words set.
 const MAINT: u32 = 1;
 const DRAIN: u32 = 8;
 /// The greatest weight in HAProxy.
 const MAX_WEIGHT: u32 = 256;
+/// A bit of a server's agent state: it has one.
+const AGENT_CONFIGURED: u32 = 2;
 
 /// Where to look.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,120 +58,12 @@ pub(super) struct Shown {
     pub(super) elsewhere: usize,
     /// Rows that are not there yet, and why.
     pub(super) waiting: Vec<String>,
-}
-
-/// What a responder says at `/-/coverage`, as far as it matters here.
-#[derive(Debug, Deserialize)]
-pub(super) struct Coverage {
-    pub(super) store: StoreView,
-    #[serde(default)]
-    pub(super) rows: Vec<RowView>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct StoreView {
-    pub(super) synced: bool,
-    #[serde(default)]
-    pub(super) hold: Option<String>,
-    #[serde(default)]
-    pub(super) trouble: Option<String>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct RowView {
-    pub(super) row: String,
-    #[serde(default)]
-    pub(super) state: Option<String>,
-    #[serde(default)]
-    pub(super) request: Vec<String>,
-    #[serde(default)]
-    pub(super) answer: Option<String>,
-    #[serde(default)]
-    pub(super) decided_by: Option<String>,
-    #[serde(default)]
-    pub(super) last_asked: Option<String>,
-    #[serde(default)]
-    pub(super) interval_seconds: Option<f64>,
-}
-
-impl Coverage {
-    /// Asks a responder.
-    pub(super) fn of(origin: &Origin) -> Result<Self, String> {
-        let end = SystemClock.now() + LOOK;
-        let failed = |what: String| {
-            format!("{origin}: {what}; --responder takes the address of its --monitoring-addr")
-        };
-        let body = fetch(origin, "/-/coverage", end).map_err(failed)?;
-        serde_json::from_slice(&body).map_err(|error| failed(format!("no coverage: {error}")))
-    }
-
-    /// The rows that still ask, by what the responder heard last.
-    pub(super) fn live(&self) -> impl Iterator<Item = &RowView> {
-        let newest = self.rows.iter().filter_map(RowView::asked_at).max();
-        self.rows
-            .iter()
-            .filter(move |row| match (row.asked_at(), newest) {
-                (Some(at), Some(newest)) => {
-                    let interval = row.interval_seconds.unwrap_or(0.0);
-                    let gone = (interval * GONE_INTERVALS).max(GONE_LEAST_SECONDS);
-                    // Whole seconds of this century fit a double.
-                    #[allow(clippy::cast_precision_loss)]
-                    let silent = newest.saturating_sub(at) as f64;
-                    silent < gone
-                }
-                (None, _) | (Some(_), None) => false,
-            })
-    }
-
-    /// Every key that somebody asks for.
-    pub(super) fn asked_keys(&self) -> impl Iterator<Item = &str> {
-        let keys = self.live().flat_map(|row| row.request.iter());
-        keys.map(String::as_str)
-    }
-
-    /// How far a key has come.
-    pub(super) fn judge(&self, key: &str, wanted: Wanted) -> Shown {
-        let mut shown = Shown::default();
-        for row in self.live() {
-            let Some(place) = row.request.iter().position(|asked| asked == key) else {
-                continue;
-            };
-            shown.asked += 1;
-            let decider = row
-                .decided_by
-                .as_ref()
-                .and_then(|by| row.request.iter().position(|asked| asked == by));
-            if decider.is_some_and(|decider| decider < place) {
-                shown.elsewhere += 1;
-                continue;
-            }
-            let ours = decider == Some(place);
-            let told = match wanted {
-                Wanted::Value(value) => {
-                    ours && row.answer.as_deref() == Some(value.to_string().as_str())
-                }
-                Wanted::Gone { .. } => !ours,
-            };
-            let answer = row.answer.as_deref().unwrap_or("nothing");
-            match row.state.as_deref() {
-                _ if !told => shown
-                    .waiting
-                    .push(format!("{} is still answered {answer}", row.row)),
-                None | Some("following" | "by_group") => {}
-                Some(state) => shown
-                    .waiting
-                    .push(format!("{} is answered {answer} and is {state}", row.row)),
-            }
-        }
-        shown
-    }
-}
-
-impl RowView {
-    fn asked_at(&self) -> Option<u64> {
-        let text = self.last_asked.as_deref()?.get(..19)?;
-        Stamp::parse(&format!("{text}Z")).map(Stamp::seconds)
-    }
+    /// Rows that it is meant for and that do not ask, and why.
+    pub(super) mute: Vec<String>,
+    /// Rows that do not ask, of which nobody knows whether it is meant for them.
+    pub(super) unknown: Vec<String>,
+    /// What else there is to say.
+    pub(super) notes: Vec<String>,
 }
 
 /// All rows of a worker.
@@ -204,21 +91,43 @@ pub(super) fn judge_rows(rows: &[ServerRow], key: &str, wanted: Wanted) -> Optio
         asked: 1,
         ..Shown::default()
     };
-    if is != admin {
+    let other = if is != admin {
         let state = match is {
             0 => "in service",
             MAINT => "in maint",
             _ => "in drain",
         };
-        shown.waiting.push(format!("{key} is {state}"));
+        Some(format!("is {state}"))
     } else if weight.is_some_and(|weight| weight != row.weight) {
-        let text = format!("{key} has weight {} of {}", row.weight, row.base_weight);
-        shown.waiting.push(text);
+        let (weight, base) = (row.weight, row.base_weight);
+        Some(format!("has weight {weight} of {base}"))
+    } else {
+        None
+    };
+    let silence = match (row.is_asked(), row.agent & AGENT_CONFIGURED) {
+        (true, _) => None,
+        (false, 0) => Some("it has no agent check".to_owned()),
+        (false, _) => Some(format!(
+            "its agent check is switched off (enable agent {key})"
+        )),
+    };
+    match (other, silence) {
+        (None, None) => {}
+        (Some(other), None) => shown.waiting.push(format!("{key} {other}")),
+        (Some(other), Some(why)) => {
+            let text = format!("{key} {other} and does not ask: {why}");
+            shown.mute.push(text);
+        }
+        (None, Some(why)) => shown.notes.push(format!(
+            "{key} is as wanted by itself, and does not ask: {why}"
+        )),
     }
     Some(shown)
 }
 
-fn fetch(origin: &Origin, target: &str, end: Instant) -> Result<Vec<u8>, String> {
+/// The body of one page of a responder's monitoring.
+pub(super) fn fetch(origin: &Origin, target: &str) -> Result<Vec<u8>, String> {
+    let end = SystemClock.now() + LOOK;
     let mut connection =
         Connection::open(origin, end, &Cancel::new()).map_err(|error| error.to_string())?;
     let answer = connection
@@ -236,90 +145,6 @@ fn fetch(origin: &Origin, target: &str, end: Instant) -> Result<Vec<u8>, String>
 mod tests {
     use super::*;
 
-    fn row(
-        request: &[&str],
-        decided_by: Option<&str>,
-        answer: &str,
-        state: Option<&str>,
-    ) -> RowView {
-        RowView {
-            row: request[0].to_owned(),
-            state: state.map(str::to_owned),
-            request: request.iter().map(|key| (*key).to_owned()).collect(),
-            answer: Some(answer.to_owned()),
-            decided_by: decided_by.map(str::to_owned),
-            last_asked: Some("2026-01-02T03:04:05.000000006Z".to_owned()),
-            interval_seconds: Some(2.0),
-        }
-    }
-
-    fn coverage(rows: Vec<RowView>) -> Coverage {
-        Coverage {
-            store: StoreView {
-                synced: true,
-                hold: None,
-                trouble: None,
-            },
-            rows,
-        }
-    }
-
-    const S1: &[&str] = &["w/s1", "canary"];
-
-    #[test]
-    fn rows_follow_a_group_unless_their_own_key_decides() {
-        let drain = Wanted::Value(Value::Drain);
-        let table = [
-            (row(S1, Some("canary"), "drain", None), 0, 0),
-            (row(S1, Some("canary"), "drain", Some("following")), 0, 0),
-            (row(S1, Some("canary"), "drain", Some("pending")), 0, 1),
-            (row(S1, Some("canary"), "drain", Some("diverged")), 0, 1),
-            (row(S1, Some("canary"), "maint", None), 0, 1),
-            (row(S1, None, "ready", None), 0, 1),
-            (row(S1, Some("w/s1"), "ready", Some("following")), 1, 0),
-            (row(S1, Some("w/s1"), "drain", Some("pending")), 1, 0),
-        ];
-        for (row, elsewhere, waiting) in table {
-            let text = format!("{row:?}");
-            let shown = coverage(vec![row]).judge("canary", drain);
-            assert_eq!(shown.asked, 1);
-            assert_eq!(shown.elsewhere, elsewhere, "{text}");
-            assert_eq!(shown.waiting.len(), waiting, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_key_that_is_gone_decides_nothing() {
-        let gone = Wanted::Gone { weighed: false };
-        let waiting = |row| coverage(vec![row]).judge("canary", gone).waiting.len();
-        assert_eq!(waiting(row(S1, Some("canary"), "drain", None)), 1);
-        assert_eq!(waiting(row(S1, None, "ready", None)), 0);
-        assert_eq!(waiting(row(S1, None, "ready", Some("pending"))), 1);
-        assert_eq!(
-            waiting(row(S1, Some("w/s1"), "drain", Some("following"))),
-            0
-        );
-    }
-
-    #[test]
-    fn rows_that_left_do_not_count() {
-        let mut old = row(&["w/s2", "canary"], None, "ready", None);
-        old.last_asked = Some("2026-01-02T03:03:05Z".to_owned());
-        let mut slow = row(&["w/s3", "canary"], Some("canary"), "drain", None);
-        slow.last_asked = Some("2026-01-02T03:03:05Z".to_owned());
-        slow.interval_seconds = Some(60.0);
-        let silent = RowView {
-            row: "w/s4".to_owned(),
-            state: Some("not_asking".to_owned()),
-            ..RowView::default()
-        };
-        let new = row(S1, Some("canary"), "drain", None);
-        let coverage = coverage(vec![old, slow, silent, new]);
-        let shown = coverage.judge("canary", Wanted::Value(Value::Drain));
-        assert_eq!((shown.asked, shown.waiting.len()), (2, 0));
-        assert!(!coverage.asked_keys().any(|key| key == "w/s2"));
-    }
-
     #[test]
     fn a_worker_shows_admin_state_and_weight() {
         let server = |admin, weight| ServerRow {
@@ -330,7 +155,7 @@ mod tests {
             base_weight: 30,
             address: "-".to_owned(),
             port: "0".to_owned(),
-            agent: 0,
+            agent: 23,
             agent_at: ("-".to_owned(), "0".to_owned()),
         };
         let value = Wanted::Value;
@@ -354,8 +179,33 @@ mod tests {
             let text = format!("{row:?} {wanted:?}");
             let shown = judge_rows(&[row], "w/s1", wanted).unwrap();
             assert_eq!(shown.waiting.is_empty(), there, "{text}");
+            assert!(shown.mute.is_empty() && shown.notes.is_empty(), "{text}");
         }
         assert!(judge_rows(&[server(0, 1)], "canary", value(Value::Drain)).is_none());
         assert!(judge_rows(&[server(0, 1)], "w/s2", value(Value::Drain)).is_none());
+    }
+
+    #[test]
+    fn a_row_that_is_not_asked_about_says_so() {
+        let server = |agent, admin| ServerRow {
+            backend: "w".to_owned(),
+            name: "s1".to_owned(),
+            admin,
+            weight: 30,
+            base_weight: 30,
+            address: "-".to_owned(),
+            port: "0".to_owned(),
+            agent,
+            agent_at: ("-".to_owned(), "0".to_owned()),
+        };
+        let drain = Wanted::Value(Value::Drain);
+        for (agent, why) in [(18, "switched off"), (0, "no agent check")] {
+            let shown = judge_rows(&[server(agent, 0)], "w/s1", drain).unwrap();
+            assert!(shown.waiting.is_empty() && shown.mute.len() == 1);
+            assert!(shown.mute[0].contains(why) && shown.mute[0].contains("in service"));
+            let shown = judge_rows(&[server(agent, 8)], "w/s1", drain).unwrap();
+            assert!(shown.mute.is_empty() && shown.notes.len() == 1, "{shown:?}");
+            assert!(shown.notes[0].contains(why));
+        }
     }
 }

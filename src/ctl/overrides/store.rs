@@ -49,6 +49,17 @@ pub(super) struct Stored {
     pub(super) version: Version,
 }
 
+/// Everything that is stored.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// By key.
+    pub(super) keys: Vec<(String, Stored)>,
+    /// Keys whose file cannot be read, and why.
+    pub(super) unreadable: Vec<(String, String)>,
+    /// Names that are no key's.
+    pub(super) ignored: Vec<String>,
+}
+
 /// What has to be there still when a change is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Version {
@@ -92,9 +103,12 @@ impl Store {
     }
 
     /// Everything, by key.
-    pub(super) fn list(&mut self) -> Result<Vec<(String, Stored)>, StoreError> {
+    pub(super) fn list(&mut self) -> Result<Listed, StoreError> {
         match self {
-            Self::Consul(consul) => consul.list(),
+            Self::Consul(consul) => consul.list().map(|keys| Listed {
+                keys,
+                ..Listed::default()
+            }),
             Self::Directory(directory) => directory.list(),
         }
     }

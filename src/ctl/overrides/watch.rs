@@ -1,6 +1,6 @@
-//! Waiting until overrides have arrived, and the guard against misspelt keys.
+//! Waiting until overrides have arrived, and what is said before a write: misspelt keys,
+//! rows that do not ask, a store that has lost keys.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
@@ -8,37 +8,57 @@ use serde_json::json;
 use super::super::view::{Block, complain};
 use super::super::words::{counted, some};
 use super::Report;
-use super::sight::{self, Coverage, Shown, Sights, Wanted};
+use super::coverage::{Coverage, Coverages, StoreView};
+use super::sight::{self, Shown, Sights, Wanted};
 use crate::haproxy::Deadline;
 use crate::haproxy::wait::Backoff;
+use crate::http::client::Origin;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Rows that are named; the rest is counted.
-const MAX_NAMED: usize = 4;
+pub(super) const MAX_NAMED: usize = 4;
+/// Overrides that a hold keeps and that are named.
+pub(super) const MAX_KEPT: usize = 16;
 
-/// Says on standard error which keys no row asks for. The write goes on: a row may be
-/// enrolled later.
-pub(super) fn warn_of_unasked(sights: &Sights, keys: &[String]) {
-    let mut asked = BTreeSet::new();
-    let mut looked = false;
-    for origin in &sights.responders {
-        match Coverage::of(origin) {
-            Ok(coverage) => {
-                looked = true;
-                asked.extend(coverage.asked_keys().map(str::to_owned));
-            }
-            Err(what) => complain(&what),
+/// Says on standard error what is to be known before a write: keys that no row asks for,
+/// rows that do not ask, and what a store has lost. The write goes on:
+/// a row may be enrolled later. With `unasked` it is told of keys that no row asks for, too.
+pub(super) fn warn(seen: &Coverages, keys: &[String], unasked: bool) {
+    for (origin, said) in &seen.all {
+        match said {
+            Ok(coverage) => warn_of_hold(origin, &coverage.store),
+            Err(what) => complain(what),
         }
     }
-    if !looked {
+    if !seen.any() {
         return;
     }
-    for key in keys.iter().filter(|key| !asked.contains(*key)) {
-        let meant = nearest(key, &asked);
-        let meant = meant.map_or(String::new(), |near| format!("; did you mean {near}?"));
-        complain(&format!("no row asks for {key}{meant}"));
+    let asked = seen.asked_keys();
+    for key in keys {
+        let mute: Vec<String> = seen.good().flat_map(|c| c.mute(key)).collect();
+        if !mute.is_empty() {
+            complain(&some(&mute, MAX_NAMED));
+        } else if unasked && !asked.contains(key.as_str()) {
+            let meant = hint(nearest(key, asked.iter().copied()));
+            complain(&format!("no row asks for {key}{meant}"));
+        }
     }
+}
+
+fn warn_of_hold(origin: &Origin, store: &StoreView) {
+    let kept = store.kept();
+    if store.hold.as_deref() == Some("index") && !kept.is_empty() {
+        let kept = some(&kept, MAX_KEPT);
+        complain(&format!(
+            "{origin} still answers what the store has lost: {kept}; hapticctl overrides --responder {origin} says more"
+        ));
+    }
+}
+
+/// In words, what may have been meant.
+pub(super) fn hint(near: Option<&str>) -> String {
+    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
 }
 
 /// Looks until every good key of the report has arrived, or the time is over; what has
@@ -50,8 +70,15 @@ pub(super) fn until_shown(
     time: Duration,
 ) {
     let deadline = Deadline::after(time);
+    let mut told = false;
     loop {
         let looks = look(report, sights, wanted);
+        let mute = looks.iter().flat_map(|(_, look)| &look.shown.mute);
+        let mute: Vec<String> = mute.cloned().collect();
+        if !std::mem::replace(&mut told, true) && !mute.is_empty() && !deadline.passed() {
+            let mute = some(&mute, MAX_NAMED);
+            complain(&format!("{mute}; waiting for it all the same"));
+        }
         let done = looks.iter().all(|(_, look)| look.is_there());
         if done || deadline.passed() {
             for (at, look) in looks {
@@ -82,27 +109,50 @@ impl Look {
         self.shown.asked += shown.asked;
         self.shown.elsewhere += shown.elsewhere;
         self.shown.waiting.extend(shown.waiting);
+        self.shown.mute.extend(shown.mute);
+        self.shown.unknown.extend(shown.unknown);
+        self.shown.notes.extend(shown.notes);
     }
 
     fn is_there(&self) -> bool {
-        self.blind.is_empty() && self.shown.waiting.is_empty() && self.shown.asked > 0
+        self.blind.is_empty()
+            && self.shown.waiting.is_empty()
+            && self.shown.mute.is_empty()
+            && self.shown.asked > 0
     }
 
     fn tell(self, key: &str, block: &mut Block, sights: &Sights, done: bool) {
+        let there = self.is_there();
         let Shown {
             asked,
             elsewhere,
             waiting,
+            mute,
+            unknown,
+            notes,
         } = self.shown;
         block.field(
             "rows",
-            json!({"asked": asked, "elsewhere": elsewhere, "waiting": waiting}),
+            json!({
+                "asked": asked, "elsewhere": elsewhere, "waiting": waiting,
+                "not_asking": mute, "unknown": unknown,
+            }),
         );
+        for note in notes {
+            block.line(note);
+        }
+        if !unknown.is_empty() {
+            let rows = counted(unknown.len(), "row");
+            block.line(format!(
+                "{rows} of HAProxy's do not ask, and may be of this group: {}",
+                some(&unknown, MAX_NAMED)
+            ));
+        }
         if elsewhere > 0 {
             let rows = counted(elsewhere, "row");
             block.line(format!("a key before it decides for {rows}"));
         }
-        if done || (self.blind.is_empty() && waiting.is_empty() && asked > 0) {
+        if done || there {
             let rows = counted(asked - elsewhere, "row");
             block.line(format!("shown by {rows}"));
             return;
@@ -111,7 +161,21 @@ impl Look {
         for what in &self.blind {
             block.line(what);
         }
-        if asked == 0 && self.blind.is_empty() {
+        for why in mute.iter().take(MAX_NAMED) {
+            block.line(why);
+        }
+        if mute.len() > MAX_NAMED {
+            block.line(format!(
+                "and {} more that do not ask",
+                mute.len() - MAX_NAMED
+            ));
+        }
+        if !mute.is_empty() {
+            block.next = Some(
+                "have HAProxy ask for these rows: until then no key reaches them, whatever it says"
+                    .into(),
+            );
+        } else if asked == 0 && self.blind.is_empty() {
             block.line("no row shows it, because none asks for it");
             block.next = Some(match sights.responders.is_empty() {
                 true => format!(
@@ -123,10 +187,10 @@ impl Look {
         if !waiting.is_empty() {
             let late = counted(waiting.len(), "row");
             block.line(format!("{late} not there: {}", some(&waiting, MAX_NAMED)));
-            block.next = Some(
+            block.next.get_or_insert_with(|| {
                 "the coverage of the responder (/-/coverage) says of each row what it asks and does"
-                    .into(),
-            );
+                    .into()
+            });
         }
     }
 }
@@ -162,11 +226,10 @@ fn look(report: &Report, sights: &Sights, wanted: &dyn Fn(&str) -> Wanted) -> Ve
 }
 
 /// The key that is spelled most like it.
-fn nearest<'k>(key: &str, asked: &'k BTreeSet<String>) -> Option<&'k str> {
+pub(super) fn nearest<'k>(key: &str, others: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let most = (key.len() / 3).max(1);
-    asked
-        .iter()
-        .map(|other| (crate::cli::distance(key, other), other.as_str()))
+    others
+        .map(|other| (crate::cli::distance(key, other), other))
         .filter(|(edits, _)| *edits <= most)
         .min()
         .map(|(_, other)| other)

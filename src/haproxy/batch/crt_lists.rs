@@ -30,7 +30,8 @@ impl Runner<'_> {
         cert: &RuntimePath,
         rest: &str,
     ) -> Result<(), Stop> {
-        let stored = self.stored(cert)?;
+        let answer = self.stored(cert);
+        let stored = self.lost(op, answer)?;
         let stored = match stored {
             Stored::Name(name) => name,
             Stored::Unknown | Stored::Several => {
@@ -76,21 +77,20 @@ impl Runner<'_> {
         let dump = self
             .worker
             .dump(&format!("show ssl crt-list -n {path}"), self.deadline);
-        let rows = match dump {
-            Ok(dump) => match parse_rows(&dump) {
-                Some(rows) => rows,
-                None => {
-                    return Err(Stop::Unknown(format!(
-                        "the rows of the crt-list {path} are not understood"
-                    )));
-                }
-            },
+        let answer = match dump {
+            Ok(dump) => parse_rows(&dump).ok_or_else(|| {
+                Stop::Unknown(format!(
+                    "the rows of the crt-list {path} are not understood"
+                ))
+            }),
             Err(DumpError::Refused { words, .. }) => {
                 return Err(self.fail(op, Outcome::Rejected, words));
             }
-            Err(error) => return Err(Stop::Unknown(Chain(&error).to_string())),
+            Err(error) => Err(Stop::Unknown(Chain(&error).to_string())),
         };
-        let stored = match self.stored(cert)? {
+        let rows = self.lost(op, answer)?;
+        let answer = self.stored(cert);
+        let stored = match self.lost(op, answer)? {
             Stored::Name(name) => name,
             // Its rows, if any, may still be there under its own name.
             Stored::Unknown => cert.to_string(),

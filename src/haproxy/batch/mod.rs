@@ -70,14 +70,16 @@ impl Batch {
         queue: &mut Queue,
         clock: &dyn Clock,
     ) -> BatchReport {
-        self.run_in(None, worker, expected, queue, clock)
+        self.run_in(&mut None, worker, expected, queue, clock)
     }
 
     /// [`run`](Self::run) in a session that the caller has already looked at. One that is
-    /// not with the expected worker, or was closed meanwhile, is replaced.
+    /// not with the expected worker, or was closed meanwhile, is replaced. It is handed back
+    /// when everything succeeded, for the caller to close when it has time: closing wakes
+    /// HAProxy. Whoever reloads must have closed it.
     pub fn run_in(
         &self,
-        open: Option<OpenSession>,
+        open: &mut Option<OpenSession>,
         worker: &WorkerSocket,
         expected: Identity,
         queue: &mut Queue,

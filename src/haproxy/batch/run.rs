@@ -50,7 +50,7 @@ pub(super) struct Runner<'a> {
 
 pub(super) fn run(
     batch: &Batch,
-    session: Option<OpenSession>,
+    open_before: &mut Option<OpenSession>,
     worker: &WorkerSocket,
     expected: Identity,
     queue: &mut Queue,
@@ -63,7 +63,7 @@ pub(super) fn run(
     });
     let results: Vec<_> = results.collect();
     let deadline = Deadline::from(clock.now(), BATCH_PATIENCE);
-    let opened = match usable(session, expected) {
+    let opened = match usable(open_before.take(), expected) {
         Some(open) => Ok(open),
         None => open(worker, expected, deadline),
     };
@@ -97,7 +97,9 @@ pub(super) fn run(
     };
     let mut asked = None;
     let ran = runner.all(&batch.segments, expected, &mut asked);
-    runner.report(batch, expected, asked, ran)
+    let (report, session) = runner.report(batch, expected, asked, ran);
+    *open_before = session;
+    report
 }
 
 /// A session with the expected worker that HAProxy has not closed meanwhile.
@@ -408,7 +410,7 @@ impl Runner<'_> {
         expected: Identity,
         asked: Option<AskedInfo>,
         ran: Result<(), Stop>,
-    ) -> BatchReport {
+    ) -> (BatchReport, Option<OpenSession>) {
         let mut deletes = Vec::new();
         let ran = ran.and_then(|()| self.outside(expected, asked));
         // They have no command of their own: those before the first that failed are done.
@@ -439,12 +441,20 @@ impl Runner<'_> {
                 Ended::WorkerChanged { words }
             }
         };
-        BatchReport {
+        let kept = match &ended {
+            Ended::Complete { worker } => Some(OpenSession {
+                session: self.session,
+                info: worker.clone(),
+            }),
+            Ended::Refused { .. } | Ended::Unknown { .. } | Ended::WorkerChanged { .. } => None,
+        };
+        let report = BatchReport {
             results: self.results,
             ended,
             reached_worker: self.reached,
             deletes,
-        }
+        };
+        (report, kept)
     }
 
     fn outside(

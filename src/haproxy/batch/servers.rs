@@ -31,7 +31,11 @@ impl Runner<'_> {
                 let rows = servers_state::read(self.worker, backend.as_str(), self.deadline);
                 let rows = match rows {
                     Ok(rows) => rows,
-                    Err(error) => return Err(Stop::Unknown(Chain(&error).to_string())),
+                    Err(error) => {
+                        let lost = Err(Stop::Unknown(Chain(&error).to_string()));
+                        let waits = open.iter().find(|s| s.server.backend == backend);
+                        return self.lost(waits.map_or(0, |s| s.op), lost);
+                    }
                 };
                 open.retain(|settle| {
                     if settle.server.backend != backend {

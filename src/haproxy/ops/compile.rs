@@ -9,7 +9,7 @@ use super::program::{
 use super::touched::Touched;
 use super::typed::{AdminState, TypedOp};
 use super::{Fault, NotExecutable, Outcome};
-use crate::format::field::{Name, RuntimePath, ServerRef};
+use crate::format::field::{Name, RuntimePath, ServerRef, required};
 use crate::format::{HaproxyVersion, crt_list, map_file, payload, pem};
 use crate::haproxy::batch::Batch;
 use crate::haproxy::command::Command;
@@ -449,8 +449,8 @@ impl<'a> Compiler<'a> {
         if self.plan.absorbed.contains(&at) {
             return Ok(());
         }
-        let ms = timeout_ms
-            .unwrap_or(MAX_INLINE_WAIT_MS)
+        // Only the delete that a wait belongs to has a grace of its own to fall back on.
+        let ms = (*required("timeout_ms", timeout_ms.as_ref())?)
             .min(MAX_INLINE_WAIT_MS)
             .min(self.wait_left_ms)
             .max(1);
@@ -534,8 +534,9 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The object is wanted again.
+    /// The object is wanted again, whoever gave it up: this batch or one before.
     fn cancel(&mut self, key: &Key) {
+        self.deferred.retain(|(_, request)| request.key != *key);
         if self.queued.remove(key) {
             self.cancels.push(key.clone());
         }

@@ -81,6 +81,12 @@ impl Outcome {
         !self.is_ok() && self != Self::NotRun
     }
 
+    /// Whether HAProxy did not do it, as opposed to nobody knowing.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        self.is_failure() && !matches!(self, Self::Unknown | Self::WorkerChanged)
+    }
+
     /// A stable lower-case word.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -117,14 +117,30 @@ impl Touched {
                     ..TouchedServer::default()
                 };
             }
-            TypedOp::ServerEnable { server, .. } => self.server(server).admin = Some(0),
-            TypedOp::ServerDisable(server) => self.server(server).admin = Some(1),
-            TypedOp::ServerSetState { server, state } => {
-                self.server(server).admin = Some(match state {
-                    AdminState::Ready => 0,
-                    AdminState::Maint => 1,
-                    AdminState::Drain => 8,
-                });
+            TypedOp::ServerEnable { server, .. }
+            | TypedOp::ServerSetState {
+                server,
+                state: AdminState::Ready,
+            } => {
+                let server = self.server(server);
+                // A delete before it is no more.
+                server.deleted = false;
+                server.admin = Some(0);
+            }
+            TypedOp::ServerDisable(server)
+            | TypedOp::ServerSetState {
+                server,
+                state: AdminState::Maint,
+            } => self.server(server).admin = Some(1),
+            TypedOp::ServerSetState {
+                server,
+                state: AdminState::Drain,
+            } => self.server(server).admin = Some(8),
+            TypedOp::BackendPublish(backend) => {
+                let deleted = self.backends.get_mut(backend.as_str());
+                if let Some(exists) = deleted.and_then(|backend| backend.exists.as_mut()) {
+                    *exists = true;
+                }
             }
             TypedOp::ServerSetAddr { server, ip, port } => {
                 let seen = &mut self.server(server).address;
@@ -166,8 +182,7 @@ impl Touched {
                 let row = (path.to_string(), cert.to_string());
                 self.crt_rows.insert(row, false);
             }
-            TypedOp::BackendPublish(_)
-            | TypedOp::BackendUnpublish(_)
+            TypedOp::BackendUnpublish(_)
             | TypedOp::WaitBackend { .. }
             | TypedOp::WaitServer { .. }
             | TypedOp::ShutdownSessions(_) => {}

@@ -6,23 +6,26 @@
 
 pub mod api;
 pub mod config;
+mod failure;
 pub mod reply;
+pub mod token;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::keeper::Keeper;
-use super::shrink::{self, Current, Offer, Probe, Probed, Verdict};
-use super::status::{ErrorKind, Hold};
+use super::shrink::{self, Current, Lost, Offer, Probe, Probed, Verdict};
+use super::status::{ErrorKind, Hold, Names};
 use super::{Stop, Weights};
 use crate::clock::Clock;
 use crate::http::client::{self, Cancel};
 use crate::responder::copy::Copy;
 use crate::responder::key;
-use crate::sys;
 
 use api::{Api, Reply, Within, kind_of};
-use config::{ConsulConfig, TokenError};
+use config::ConsulConfig;
+use failure::{Failure, backoff, jittered, no_leader};
+use token::TokenError;
 
 /// Replies in a row whose probes find a key that the list lacks, before this counts as
 /// a refusal: a list and a key that keep contradicting each other are not believed.
@@ -42,20 +45,14 @@ pub(super) struct Watch {
     index: Option<u64>,
     /// Where the store last said what the copy says.
     copy_index: u64,
+    /// What it says beyond that.
+    lost: Option<Lost>,
     held: bool,
     contradictions: u32,
     idle_wakes: u32,
     failures: u32,
     last_start: Option<Instant>,
     pause: Duration,
-}
-
-/// Why a read brought nothing to judge.
-struct Failure {
-    kind: ErrorKind,
-    text: String,
-    /// Not worth an early retry: only another configuration helps.
-    lasting: bool,
 }
 
 impl Watch {
@@ -69,7 +66,8 @@ impl Watch {
         keeper: Keeper,
     ) -> Result<Self, TokenError> {
         let token = config.server.token.read()?;
-        let api = Api::new(config.server.clone(), token, cancel);
+        let max_body = api::max_body(config.max_keys);
+        let api = Api::new(config.server.clone(), token, cancel, max_body);
         Ok(Self {
             config,
             weights,
@@ -79,6 +77,7 @@ impl Watch {
             api,
             index: None,
             copy_index: 0,
+            lost: None,
             held: false,
             contradictions: 0,
             idle_wakes: 0,
@@ -172,11 +171,19 @@ impl Watch {
     fn failure(&self, error: &client::Error) -> Option<Failure> {
         match error {
             client::Error::Cancelled => None,
-            error => Some(Failure {
-                kind: kind_of(error),
-                text: format!("{}: {error}", self.api.server().origin),
-                lasting: false,
-            }),
+            error => {
+                let hint = match error {
+                    client::Error::TooLarge { .. } => {
+                        "; delete what is no override, or raise --kv-max-keys"
+                    }
+                    _ => "",
+                };
+                Some(Failure {
+                    kind: kind_of(error),
+                    text: format!("{}: {error}{hint}", self.api.server().origin),
+                    lasting: false,
+                })
+            }
         }
     }
 
@@ -190,7 +197,10 @@ impl Watch {
         let listed = if reply.status == 404 {
             Ok(reply::Listed::default())
         } else {
-            reply::listed(&reply.body, &self.config.prefix, marker, self.weights)
+            let ConsulConfig {
+                prefix, max_keys, ..
+            } = &self.config;
+            reply::listed(&reply.body, prefix, marker, self.weights, *max_keys)
         };
         let listed = match listed {
             Ok(listed) => listed,
@@ -211,19 +221,25 @@ impl Watch {
             filtered: reply.filtered,
             unmarked,
         };
-        let current = self.keeper.current().map(|copy| Current {
-            copy,
-            index: self.copy_index,
-        });
+        let current = self.current();
         let first = current.is_none();
+        let keeps = current.is_some_and(|current| shrink::keeps(current, &offer));
         let verdict = shrink::judge(current, &offer);
         match verdict {
+            Verdict::Apply if keeps => self.keep(copy, reply, next, sent),
             Verdict::Apply => self.apply(copy, next, sent),
-            Verdict::Hold(hold) => self.hold(hold, self.why(hold, reply), next, sent),
+            Verdict::Hold(hold) => {
+                let lost = current.filter(|_| hold == Hold::Index);
+                if let Some(lost) = lost.map(|current| shrink::lose(current, &offer)) {
+                    self.lose(lost, offer.index);
+                }
+                self.hold(hold, self.why(hold, reply), next, sent);
+            }
             Verdict::Probe(keys) => match self.probe(&keys) {
                 Err(None) => {}
                 Err(Some(failure)) if first => self.failed(failure),
                 Err(Some(failure)) => self.hold(Hold::Probe, failure.text, next, sent),
+                Ok(Probed::Apply) if keeps => self.keep(copy, reply, next, sent),
                 Ok(Probed::Apply) => self.apply(copy, next, sent),
                 // The keys are there; the next plain read has to show them.
                 Ok(Probed::ReadAgain) if self.contradictions < MAX_CONTRADICTIONS => {
@@ -237,10 +253,46 @@ impl Watch {
         }
     }
 
+    fn current(&self) -> Option<Current<'_>> {
+        self.keeper.current().map(|copy| Current {
+            copy,
+            index: self.copy_index,
+            lost: self.lost.as_ref(),
+        })
+    }
+
+    /// Keys have gone that nobody deleted. A store that has begun anew is judged by its
+    /// own index from now on.
+    fn lose(&mut self, lost: Lost, index: Option<u64>) {
+        if lost.rebuilt {
+            self.copy_index = index.unwrap_or(0);
+        }
+        self.keeper.status().lost(Some(&lost.keys));
+        self.lost = Some(lost);
+    }
+
+    /// Follows what the store has, beside what it lost.
+    fn keep(&mut self, copy: Copy, reply: &Reply, next: Option<u64>, sent: Option<u64>) {
+        if let Some(lost) = &mut self.lost {
+            lost.keys.retain(|key| copy.get(&**key).is_none());
+            self.keeper.status().lost(Some(&lost.keys));
+            if lost.rebuilt {
+                self.copy_index = copy.index();
+            }
+        }
+        if let Some(current) = self.current() {
+            let both = shrink::beside(copy, current);
+            self.keeper.follow_in_hold(both);
+        }
+        self.hold(Hold::Index, self.why(Hold::Index, reply), next, sent);
+    }
+
     fn apply(&mut self, copy: Copy, next: Option<u64>, sent: Option<u64>) {
         let index = copy.index();
         let news = self.keeper.offer(copy);
         self.copy_index = index;
+        self.lost = None;
+        self.keeper.status().lost(None);
         self.held = false;
         self.contradictions = 0;
         self.index = next;
@@ -285,18 +337,34 @@ impl Watch {
             Hold::Filtered => format!(
                 "Consul left keys below {below} out for lack of rights; give the token key_prefix {below:?} read"
             ),
-            Hold::Index => format!(
-                "everything below {below} is gone, but nothing was deleted since it was read (index {}, read at {}): \
-                 lost rights or a rebuilt server; if it is meant, write any key below {below} and delete it again",
-                reply.index.unwrap_or(0),
-                self.copy_index
-            ),
+            Hold::Index => match &self.lost {
+                Some(lost) if lost.rebuilt => format!(
+                    "the store below {below} was rebuilt (index {}, was {}) and lacks keys, which are answered all the same: {}; \
+                     write them again, each is followed as it comes; one that shall end is set to ready once and then deleted",
+                    reply.index.unwrap_or(0),
+                    lost.index,
+                    self.lost_keys()
+                ),
+                Some(_) | None => format!(
+                    "everything below {below} is gone, but nothing was deleted since it was read (index {}, read at {}): \
+                     lost rights or a rebuilt server; answered all the same: {}; if it is meant, write any key below {below} and delete it again",
+                    reply.index.unwrap_or(0),
+                    self.copy_index,
+                    self.lost_keys()
+                ),
+            },
             Hold::Marker => format!(
                 "the marker {below}{} is missing; restore the keys, or write the marker to say that they are meant",
                 self.config.marker.as_deref().unwrap_or_default()
             ),
             Hold::Probe | Hold::Directory => String::new(),
         }
+    }
+
+    /// What the store lost, for a message.
+    fn lost_keys(&self) -> String {
+        let keys = self.lost.iter().flat_map(|lost| &lost.keys);
+        Names::of(keys.map(|key| key.to_string())).to_string()
     }
 
     /// Asks for keys one by one until one is refused. `Err(None)` is the stop.
@@ -373,56 +441,3 @@ impl Watch {
 
 /// What the loop itself may take on top of an announced wait.
 const MARGIN: Duration = Duration::from_secs(5);
-
-fn no_leader() -> Failure {
-    Failure {
-        kind: ErrorKind::Leader,
-        text: "the cluster has no leader".to_owned(),
-        lasting: false,
-    }
-}
-
-/// `min` doubled `failures` times, at most `max`.
-fn backoff(failures: u32, min: Duration, max: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
-    min.saturating_mul(factor).min(max)
-}
-
-/// Between three and five quarters of `time`, so that a fleet does not come back at once.
-fn jittered(time: Duration) -> Duration {
-    let random = sys::random_bytes::<2>().map_or(32_768, u16::from_le_bytes);
-    time * 3 / 4 + time / 2 * u32::from(random) / 65_535
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let ms = Duration::from_millis;
-        let table = [
-            (0, 200),
-            (1, 400),
-            (2, 800),
-            (3, 1600),
-            (4, 3200),
-            (5, 5000),
-            (99, 5000),
-        ];
-        for (failures, pause) in table {
-            assert_eq!(backoff(failures, ms(200), ms(5000)), ms(pause));
-        }
-    }
-
-    #[test]
-    fn jitter_stays_within_a_quarter() {
-        let time = Duration::from_secs(4);
-        let all: Vec<_> = (0..200).map(|_| jittered(time)).collect();
-        assert!(
-            all.iter()
-                .all(|t| (time * 3 / 4..=time * 5 / 4).contains(t))
-        );
-        assert!(all.iter().any(|t| *t < time) && all.iter().any(|t| *t > time));
-    }
-}

@@ -1,4 +1,4 @@
-//! The watcher of a directory: looks at every file four times a second.
+//! The watcher of a directory: looks at every file five times a second.
 //!
 //! Contents are compared, never times: a file may be written twice within one tick of
 //! its clock. What cannot be read keeps its value. What is missing in the listing is
@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::keeper::Keeper;
-use super::status::Hold;
+use super::status::{Hold, Names};
 use super::{Stop, Weights};
 use crate::clock::{Clock, UnixNanos};
 use crate::responder::copy::{Copy, Entry};
+use crate::responder::limits::MAX_KV_KEYS;
 use crate::responder::note;
 
 use store::{DirError, Found, Store};
@@ -25,7 +26,8 @@ use store::{DirError, Found, Store};
 /// How often the directory is looked at. Tests shorten it; nobody else changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirPace {
-    /// From the end of one look to the start of the next.
+    /// From the start of one look to the start of the next, but never so often that looks
+    /// take more than half of the time.
     pub every: Duration,
     /// How long an invalid content may be one that is just being written.
     pub torn: Duration,
@@ -34,10 +36,21 @@ pub struct DirPace {
 impl Default for DirPace {
     fn default() -> Self {
         Self {
-            every: Duration::from_millis(250),
+            // With a look of up to 50 ms, some 8000 files, a change is seen within 250 ms.
+            every: Duration::from_millis(200),
             torn: Duration::from_secs(1),
         }
     }
+}
+
+/// What a directory that does not exist means at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenMissing {
+    /// That its volume is not there: there is no copy until it is.
+    #[default]
+    Refuse,
+    /// That the store is new: it is made, empty.
+    Make,
 }
 
 /// The directory store.
@@ -45,6 +58,10 @@ impl Default for DirPace {
 pub struct DirConfig {
     /// Its path.
     pub path: PathBuf,
+    /// What it means that there is none.
+    pub missing: WhenMissing,
+    /// Files of one look; with more there is no copy of it.
+    pub max_keys: usize,
     /// How often it is looked at.
     pub pace: DirPace,
 }
@@ -55,13 +72,17 @@ impl DirConfig {
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
+            missing: WhenMissing::default(),
+            max_keys: MAX_KV_KEYS,
             pace: DirPace::default(),
         }
     }
 }
 
-/// One look may take this long before it is overdue; a full directory takes a tenth.
+/// One look may take this long before it is overdue, and so much longer for each file that
+/// there may be; a look takes a tenth of it.
 const LOOK: Duration = Duration::from_secs(5);
+const LOOK_A_FILE: Duration = Duration::from_micros(100);
 
 /// The watcher's state.
 pub(super) struct Watch {
@@ -73,6 +94,9 @@ pub(super) struct Watch {
     files: BTreeMap<String, Known>,
     device: Option<u64>,
     version: u64,
+    /// What could not be read at the last look.
+    unreadable: Names,
+    ignored: Names,
 }
 
 /// A file as it was last seen.
@@ -89,8 +113,8 @@ struct Known {
 #[derive(Default)]
 struct Look {
     changed: bool,
-    unreadable: usize,
-    foreign: usize,
+    unreadable: Names,
+    ignored: Names,
     /// A file that has to be known before the first copy, and why it is not.
     awaited: Option<String>,
 }
@@ -112,14 +136,23 @@ impl Watch {
             files: BTreeMap::new(),
             device: None,
             version: 0,
+            unreadable: Names::default(),
+            ignored: Names::default(),
         }
     }
 
     /// Looks until the stop comes.
     pub(super) fn run(mut self) {
-        let mut made = self.make_if_missing();
+        let files = u32::try_from(self.config.max_keys).unwrap_or(u32::MAX);
+        let longest = LOOK + LOOK_A_FILE.saturating_mul(files);
+        let every = self.config.pace.every;
+        let mut made = match self.config.missing {
+            WhenMissing::Make => self.make_if_missing(),
+            WhenMissing::Refuse => Ok(()),
+        };
         loop {
-            self.keeper.status().busy_for(self.config.pace.every + LOOK);
+            self.keeper.status().busy_for(every + longest);
+            let start = self.clock.now();
             let looked = match made {
                 Ok(()) => self.look(),
                 Err(error) => Err(error.to_string()),
@@ -129,7 +162,10 @@ impl Watch {
                 Ok(look) => self.tell(look),
                 Err(trouble) => self.keeper.hold(Hold::Directory, trouble),
             }
-            if self.stop.pause(self.config.pace.every) {
+            let took = self.clock.now().saturating_duration_since(start);
+            let pause = every.saturating_sub(took).max(took);
+            self.keeper.status().busy_for(pause + longest);
+            if self.stop.pause(pause) {
                 return;
             }
         }
@@ -156,9 +192,12 @@ impl Watch {
                 self.config.path.display()
             ));
         }
-        let listing = store.list().map_err(|error| error.to_string())?;
+        let listing = store
+            .list(self.config.max_keys)
+            .map_err(|error| error.to_string())?;
+        let foreign = listing.foreign.iter();
         let mut look = Look {
-            foreign: listing.foreign.len(),
+            ignored: Names::of(foreign.map(|name| String::from_utf8_lossy(name).into_owned())),
             ..Look::default()
         };
         let mut before = std::mem::take(&mut self.files);
@@ -223,15 +262,15 @@ impl Watch {
                 Some(known)
             }
             (Ok(Found::Other), Some(known)) => {
-                look.unreadable += 1;
+                look.unreadable.push(store::shown_name(key));
                 Some(known)
             }
             (Ok(Found::Other), None) => {
-                look.foreign += 1;
+                look.ignored.push(store::shown_name(key));
                 None
             }
             (Err(error), known) => {
-                look.unreadable += 1;
+                look.unreadable.push(store::shown_name(key));
                 if first {
                     let path = store::display_name(&self.config.path, key);
                     look.awaited = Some(format!("{} cannot be read: {error}", path.display()));
@@ -267,7 +306,7 @@ impl Watch {
     }
 
     fn tell(&mut self, look: Look) {
-        self.keeper.status().left_out(look.unreadable, look.foreign);
+        self.tell_left_out(&look);
         if let Some(what) = look.awaited {
             return self.keeper.hold(Hold::Directory, what);
         }
@@ -281,6 +320,31 @@ impl Watch {
         });
         let copy = Copy::new(entries.collect(), self.version, self.keeper.wall());
         self.keeper.offer(copy);
+    }
+}
+
+impl Watch {
+    /// What a look had to leave out: shown always, logged when it is something else than
+    /// at the look before.
+    fn tell_left_out(&mut self, look: &Look) {
+        if self.unreadable != look.unreadable {
+            self.unreadable = look.unreadable.clone();
+            let (count, files) = (look.unreadable.count, look.unreadable.to_string());
+            if count > 0 {
+                log::warn!(count, files; "files of the store cannot be read: what was known of them stays, and new ones count for nothing");
+            } else {
+                log::info!(count; "all files of the store can be read again");
+            }
+        }
+        if self.ignored != look.ignored {
+            self.ignored = look.ignored.clone();
+            let (count, files) = (look.ignored.count, look.ignored.to_string());
+            if count > 0 {
+                log::warn!(count, files; "names in the store's directory are no key's and count for nothing: a key is spelled with %2F for a slash, in capitals");
+            }
+        }
+        let status = self.keeper.status();
+        status.left_out(look.unreadable.clone(), look.ignored.clone());
     }
 }
 
@@ -338,7 +402,10 @@ mod tests {
         // What is no file is none at the start, and no reason to wait.
         let mut look = Look::default();
         assert!(watch.see("a", None, Ok(Found::Other), &mut look).is_none());
-        assert_eq!((look.foreign, look.awaited), (1, None));
+        assert_eq!(
+            (look.ignored.named, look.awaited),
+            (vec!["a".to_owned()], None)
+        );
     }
 
     #[test]
@@ -352,13 +419,13 @@ mod tests {
             let mut look = Look::default();
             let again = watch.see("a", copied(&known), unreadable, &mut look);
             assert_eq!(followed(&again), Some(Value::Drain));
-            assert_eq!((look.unreadable, look.changed), (1, false));
+            assert_eq!((look.unreadable.count, look.changed), (1, false));
             assert!(look.awaited.is_none());
         }
         // One that was never read decides nothing.
         let mut look = Look::default();
         assert!(watch.see("b", None, denied(), &mut look).is_none());
-        assert_eq!((look.unreadable, look.awaited), (1, None));
+        assert_eq!((look.unreadable.count, look.awaited), (1, None));
         // And one that is gone is gone.
         let mut look = Look::default();
         assert!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::status::{ErrorKind, Hold, KvStatus};
+use super::status::{ErrorKind, Hold, KvStatus, Names};
 use crate::clock::{Clock, UnixNanos};
 use crate::responder::copy::{Copy, CopyCell};
 
@@ -19,6 +19,8 @@ pub(super) struct Keeper {
     store: String,
     current: Option<Arc<Copy>>,
     mood: Mood,
+    /// What was held back since the copy was last what the store says.
+    held: Option<Hold>,
 }
 
 /// What was last said about the store.
@@ -43,6 +45,7 @@ impl Keeper {
             store,
             current: None,
             mood: Mood::Well,
+            held: None,
         }
     }
 
@@ -67,6 +70,7 @@ impl Keeper {
         let (keys, invalid) = (copy.len(), copy.invalid());
         if news {
             self.tell_invalid(&copy);
+            self.tell_lost(&copy);
             let (store, index) = (self.store.as_str(), copy.index());
             if self.current.is_none() {
                 log::info!(store, keys, invalid, index; "the store has been read");
@@ -82,6 +86,22 @@ impl Keeper {
         news
     }
 
+    /// What the store says, with what it lost beside it; the hold goes on.
+    pub(super) fn follow_in_hold(&mut self, copy: Copy) {
+        let current = self.current.as_ref();
+        if current.is_some_and(|current| current.says_the_same(&copy)) {
+            return;
+        }
+        let (keys, invalid) = (copy.len(), copy.invalid());
+        self.tell_invalid(&copy);
+        let (store, index) = (self.store.as_str(), copy.index());
+        log::info!(store, keys, invalid, index; "the store has changed, and what it lost is kept beside that");
+        let copy = Arc::new(copy);
+        self.cell.swap(copy.clone());
+        self.current = Some(copy);
+        self.status.holds(keys, invalid);
+    }
+
     /// The store says what the copy says.
     pub(super) fn same(&mut self) {
         self.mend();
@@ -92,6 +112,7 @@ impl Keeper {
 
     /// The store says something that is not believed.
     pub(super) fn hold(&mut self, hold: Hold, trouble: String) {
+        self.held = Some(hold);
         if self.mood != Mood::Held(hold) {
             self.mood = Mood::Held(hold);
             let (store, reason, keeps) = (self.store.as_str(), hold.to_string(), self.keeps());
@@ -111,6 +132,7 @@ impl Keeper {
     }
 
     fn mend(&mut self) {
+        self.held = None;
         if self.mood != Mood::Well {
             self.mood = Mood::Well;
             let store = self.store.as_str();
@@ -124,6 +146,22 @@ impl Keeper {
             Some(_) => "the last copy",
             None => "silence",
         }
+    }
+
+    /// Names the keys that a hold had kept and that end with it: nobody has deleted them one
+    /// by one, so whoever drained them may not know.
+    fn tell_lost(&self, copy: &Copy) {
+        let (Some(current), Some(hold)) = (&self.current, self.held) else {
+            return;
+        };
+        let lost = current.missing_from(copy);
+        if lost.is_empty() {
+            return;
+        }
+        self.status.ended_with_hold(lost.len());
+        let keys = Names::of(lost.into_iter().map(str::to_owned)).to_string();
+        let (store, reason) = (self.store.as_str(), hold.to_string());
+        log::warn!(store, reason, keys; "keys that were held are no longer in force: the store is followed again and lacks them");
     }
 
     /// Names the invalid values that the current copy does not have.

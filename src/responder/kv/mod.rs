@@ -24,11 +24,10 @@ use crate::http::client::Cancel;
 
 use keeper::Keeper;
 
-pub use consul::config::{
-    ConsulConfig, ConsulConfigError, ConsulPace, ConsulServer, Token, TokenError,
-};
-pub use dir::{DirConfig, DirPace};
-pub use status::{ErrorKind, Hold, KvSnapshot, KvStatus, ReadResult, SyncWait};
+pub use consul::config::{ConsulConfig, ConsulConfigError, ConsulPace, ConsulServer};
+pub use consul::token::{Token, TokenError};
+pub use dir::{DirConfig, DirPace, WhenMissing};
+pub use status::{ErrorKind, Hold, KvSnapshot, KvStatus, Names, ReadResult, SyncWait};
 
 /// Whether stored percentages are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

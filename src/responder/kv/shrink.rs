@@ -4,6 +4,12 @@
 //! server or a wrong answer must not. From the reply alone the two look the same, so
 //! whatever is missing passes three gates: what Consul says about its filter, whether
 //! anything was deleted since, and whether the missing keys may be read at all.
+//!
+//! A store that came back empty is written again sooner or later. What is written then is
+//! followed; what was lost is kept beside it, key by key, until it is there again, so that
+//! neither the first new override nor a restore that takes its time ends the others.
+
+use std::collections::BTreeSet;
 
 use super::status::Hold;
 use crate::responder::copy::Copy;
@@ -32,8 +38,20 @@ pub(super) struct Offer<'a> {
 pub(super) struct Current<'a> {
     /// The copy.
     pub(super) copy: &'a Copy,
-    /// The index at which the store last said what the copy says.
+    /// The index at which the store last said what the copy says, but for what it lost.
     pub(super) index: u64,
+    /// What it lost, while the copy has that.
+    pub(super) lost: Option<&'a Lost>,
+}
+
+/// Keys of the copy that went without having been deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lost {
+    pub(super) keys: BTreeSet<Box<str>>,
+    /// The index at which they were there.
+    pub(super) index: u64,
+    /// The store has begun anew, so that its index says nothing of them any more.
+    pub(super) rebuilt: bool,
 }
 
 /// What to do with an offer.
@@ -61,7 +79,9 @@ pub(super) fn judge(current: Option<Current<'_>>, offer: &Offer<'_>) -> Verdict 
             (false, false) => Verdict::Apply,
         };
     };
-    let missing = current.copy.missing_from(offer.copy);
+    let kept = current.lost.filter(|_| keeps(current, offer));
+    let mut missing = current.copy.missing_from(offer.copy);
+    missing.retain(|key| kept.is_none_or(|lost| !lost.keys.contains(*key)));
     if missing.is_empty() {
         return Verdict::Apply;
     }
@@ -75,6 +95,45 @@ pub(super) fn judge(current: Option<Current<'_>>, offer: &Offer<'_>) -> Verdict 
     }
     let first = missing.into_iter().take(MAX_PROBES);
     Verdict::Probe(first.map(str::to_owned).collect())
+}
+
+/// Whether an offer that is applied leaves lost keys in the copy: it lacks some, and nothing
+/// says that they were deleted.
+pub(super) fn keeps(current: Current<'_>, offer: &Offer<'_>) -> bool {
+    let Some(lost) = current.lost else {
+        return false;
+    };
+    let same = lost.rebuilt || offer.index.is_none_or(|index| index <= lost.index);
+    same && lost.keys.iter().any(|key| offer.copy.get(&**key).is_none())
+}
+
+/// What is lost with an offer that is held by its index.
+pub(super) fn lose(current: Current<'_>, offer: &Offer<'_>) -> Lost {
+    let missing = current.copy.missing_from(offer.copy);
+    let before = current.lost;
+    Lost {
+        keys: missing.into_iter().map(Box::from).collect(),
+        index: before.map_or(0, |lost| lost.index).max(current.index),
+        rebuilt: before.is_some_and(|lost| lost.rebuilt)
+            || offer.index.is_some_and(|index| index < current.index),
+    }
+}
+
+/// The offered copy with the lost keys that it lacks beside it.
+pub(super) fn beside(offered: Copy, current: Current<'_>) -> Copy {
+    let lost = current.lost.into_iter().flat_map(|lost| &lost.keys);
+    let kept = lost.filter_map(|key| {
+        let entry = current.copy.get(&**key)?;
+        Some((key.clone(), entry.clone()))
+    });
+    let offer = offered.iter();
+    let offer = offer.map(|(key, entry)| (Box::from(key), entry.clone()));
+    // Of two entries with one key the later one counts.
+    Copy::new(
+        kept.chain(offer).collect(),
+        offered.index(),
+        offered.read_at(),
+    )
 }
 
 /// What one probe, a consistent read of one key, answered.
@@ -111,266 +170,4 @@ pub(super) fn after_probes(answers: &[Probe]) -> Probed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::UnixNanos;
-    use crate::responder::copy::Entry;
-    use crate::responder::value::Value;
-
-    fn copy(keys: &[&str]) -> Copy {
-        let entry = || Entry::new(Ok(Value::Drain), None);
-        let entries = keys.iter().map(|key| (Box::from(*key), entry())).collect();
-        Copy::new(entries, 0, UnixNanos(0))
-    }
-
-    fn probe(keys: &[&str]) -> Verdict {
-        Verdict::Probe(keys.iter().map(|key| (*key).to_owned()).collect())
-    }
-
-    /// One reply to a copy that has `a` and `b`, read at index 10.
-    #[derive(Clone, Copy)]
-    struct Reply {
-        keys: &'static [&'static str],
-        absent: bool,
-        index: Option<u64>,
-        filtered: bool,
-        unmarked: bool,
-    }
-
-    const FULL: Reply = Reply {
-        keys: &["a", "b"],
-        absent: false,
-        index: Some(11),
-        filtered: false,
-        unmarked: false,
-    };
-    const GONE: Reply = Reply {
-        keys: &[],
-        absent: true,
-        ..FULL
-    };
-
-    fn judged(current: Option<&Copy>, reply: Reply) -> Verdict {
-        let copy = copy(reply.keys);
-        let offer = Offer {
-            copy: &copy,
-            absent: reply.absent,
-            index: reply.index,
-            filtered: reply.filtered,
-            unmarked: reply.unmarked,
-        };
-        judge(current.map(|copy| Current { copy, index: 10 }), &offer)
-    }
-
-    #[test]
-    fn replies_to_a_copy() {
-        let hold = Verdict::Hold;
-        let table = [
-            ("all there", FULL, Verdict::Apply),
-            (
-                "one more",
-                Reply {
-                    keys: &["a", "b", "c"],
-                    ..FULL
-                },
-                Verdict::Apply,
-            ),
-            (
-                "all there, index back",
-                Reply {
-                    index: Some(2),
-                    ..FULL
-                },
-                Verdict::Apply,
-            ),
-            (
-                "all there, no index",
-                Reply {
-                    index: None,
-                    ..FULL
-                },
-                Verdict::Apply,
-            ),
-            (
-                "all there of a filtered list",
-                Reply {
-                    filtered: true,
-                    ..FULL
-                },
-                Verdict::Apply,
-            ),
-            (
-                "all there but the marker",
-                Reply {
-                    unmarked: true,
-                    ..FULL
-                },
-                hold(Hold::Marker),
-            ),
-            (
-                "one missing",
-                Reply {
-                    keys: &["b"],
-                    ..FULL
-                },
-                probe(&["a"]),
-            ),
-            (
-                "one missing, reaped",
-                Reply {
-                    keys: &["b"],
-                    index: Some(3),
-                    ..FULL
-                },
-                probe(&["a"]),
-            ),
-            (
-                "one missing, another new",
-                Reply {
-                    keys: &["a", "c"],
-                    ..FULL
-                },
-                probe(&["b"]),
-            ),
-            (
-                "one missing of a filtered list",
-                Reply {
-                    keys: &["b"],
-                    filtered: true,
-                    ..FULL
-                },
-                hold(Hold::Filtered),
-            ),
-            (
-                "an empty list",
-                Reply { keys: &[], ..FULL },
-                probe(&["a", "b"]),
-            ),
-            ("all gone by a delete", GONE, probe(&["a", "b"])),
-            (
-                "all gone at the same index",
-                Reply {
-                    index: Some(10),
-                    ..GONE
-                },
-                hold(Hold::Index),
-            ),
-            (
-                "all gone at an earlier index",
-                Reply {
-                    index: Some(1),
-                    ..GONE
-                },
-                hold(Hold::Index),
-            ),
-            (
-                "all gone without an index",
-                Reply {
-                    index: None,
-                    ..GONE
-                },
-                hold(Hold::Index),
-            ),
-            (
-                "all gone and filtered",
-                Reply {
-                    filtered: true,
-                    ..GONE
-                },
-                hold(Hold::Filtered),
-            ),
-            (
-                "all gone with the marker",
-                Reply {
-                    unmarked: true,
-                    ..GONE
-                },
-                hold(Hold::Marker),
-            ),
-        ];
-        for (what, reply, verdict) in table {
-            assert_eq!(judged(Some(&copy(&["a", "b"])), reply), verdict, "{what}");
-        }
-    }
-
-    #[test]
-    fn replies_to_an_empty_copy_lack_nothing() {
-        for reply in [
-            FULL,
-            GONE,
-            Reply {
-                index: Some(1),
-                ..GONE
-            },
-        ] {
-            assert_eq!(judged(Some(&copy(&[])), reply), Verdict::Apply);
-        }
-    }
-
-    #[test]
-    fn first_replies() {
-        let table = [
-            ("content", FULL, Verdict::Apply),
-            (
-                "content, filtered",
-                Reply {
-                    filtered: true,
-                    ..FULL
-                },
-                Verdict::Hold(Hold::Filtered),
-            ),
-            (
-                "content without the marker",
-                Reply {
-                    unmarked: true,
-                    ..FULL
-                },
-                Verdict::Hold(Hold::Marker),
-            ),
-            ("nothing", GONE, probe(&[""])),
-            (
-                "nothing, filtered",
-                Reply {
-                    filtered: true,
-                    ..GONE
-                },
-                Verdict::Hold(Hold::Filtered),
-            ),
-            (
-                "nothing without the marker",
-                Reply {
-                    unmarked: true,
-                    ..GONE
-                },
-                Verdict::Hold(Hold::Marker),
-            ),
-        ];
-        for (what, reply, verdict) in table {
-            assert_eq!(judged(None, reply), verdict, "{what}");
-        }
-    }
-
-    #[test]
-    fn no_more_probes_than_the_limit() {
-        let keys: Vec<String> = (0..100).map(|n| format!("k{n:03}")).collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        assert_eq!(judged(Some(&copy(&keys)), GONE), probe(&keys[..MAX_PROBES]));
-    }
-
-    #[test]
-    fn one_refused_probe_outweighs_the_others() {
-        use Probe::{Absent, Present, Refused};
-        let table: [(&[Probe], Probed); 7] = [
-            (&[Absent], Probed::Apply),
-            (&[Absent, Absent], Probed::Apply),
-            (&[Absent, Refused], Probed::Hold),
-            (&[Refused, Present], Probed::Hold),
-            (&[Present, Refused], Probed::Hold),
-            (&[Absent, Present], Probed::ReadAgain),
-            (&[], Probed::Hold),
-        ];
-        for (answers, probed) in table {
-            assert_eq!(after_probes(answers), probed, "{answers:?}");
-        }
-    }
-}
+mod tests;

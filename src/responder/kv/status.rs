@@ -6,6 +6,7 @@
 
 use crate::clock::{Clock, UnixNanos};
 use crate::metrics::Label;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -84,12 +85,53 @@ closed_set! {
     }
 }
 
+/// Names that are said one by one; the rest is counted.
+const MAX_NAMED: usize = 16;
+
+/// Names of keys or files: how many, and the first ones.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// How many.
+    pub count: usize,
+    /// The first of them, 16 at most.
+    pub named: Vec<String>,
+}
+
+impl Names {
+    /// All of these, of which the first ones are kept.
+    pub(super) fn of(names: impl IntoIterator<Item = String>) -> Self {
+        let mut all = Self::default();
+        for name in names {
+            all.push(name);
+        }
+        all
+    }
+
+    /// One more.
+    pub(super) fn push(&mut self, name: String) {
+        self.count += 1;
+        if self.named.len() < MAX_NAMED {
+            self.named.push(name);
+        }
+    }
+}
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join(", "))?;
+        match self.count - self.named.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
 /// Everything there is to know about the watcher at one moment.
 #[derive(Debug, Clone)]
 pub struct KvSnapshot {
     /// Whether a copy was ever read.
     pub synced: bool,
-    /// When the store last gave a usable reply, whether or not it was applied.
+    /// When the store last said what the copy says: a reply that is held back is none.
     pub last_read: Option<UnixNanos>,
     /// Why the last reply was not applied; `None` when it was.
     pub hold: Option<Hold>,
@@ -100,9 +142,13 @@ pub struct KvSnapshot {
     /// Values of the current copy that count as absent.
     pub invalid_values: usize,
     /// Files that could not be read at the last look and keep their value.
-    pub unreadable: usize,
+    pub unreadable: Names,
     /// File names at the last look that are no key's.
-    pub ignored_names: usize,
+    pub ignored: Names,
+    /// Keys that the store lost and that are answered all the same.
+    pub lost: Arc<BTreeSet<Box<str>>>,
+    /// Keys that went when a reply was followed after one had been held back.
+    pub ended_with_hold: u64,
     reads: [u64; ReadResult::ALL.len()],
     errors: [u64; ErrorKind::ALL.len()],
 }
@@ -158,8 +204,10 @@ impl KvStatus {
             trouble: None,
             keys: 0,
             invalid_values: 0,
-            unreadable: 0,
-            ignored_names: 0,
+            unreadable: Names::default(),
+            ignored: Names::default(),
+            lost: Arc::default(),
+            ended_with_hold: 0,
             reads: [0; ReadResult::ALL.len()],
             errors: [0; ErrorKind::ALL.len()],
         };
@@ -255,10 +303,8 @@ impl KvStatus {
 
     /// A usable reply that is not applied.
     pub(super) fn read_held(&self, hold: Hold, trouble: String) {
-        let now = self.clock.wall();
         let mut inner = self.lock();
         let snapshot = &mut inner.snapshot;
-        snapshot.last_read = Some(now);
         snapshot.hold = Some(hold);
         snapshot.trouble = Some(trouble);
         count(&mut snapshot.reads, ReadResult::Hold.index());
@@ -276,10 +322,34 @@ impl KvStatus {
     }
 
     /// What a look at the directory had to leave out.
-    pub(super) fn left_out(&self, unreadable: usize, ignored_names: usize) {
+    pub(super) fn left_out(&self, unreadable: Names, ignored: Names) {
         let mut inner = self.lock();
         inner.snapshot.unreadable = unreadable;
-        inner.snapshot.ignored_names = ignored_names;
+        inner.snapshot.ignored = ignored;
+    }
+
+    /// The store lost these keys, or has all of them again.
+    pub(super) fn lost(&self, keys: Option<&BTreeSet<Box<str>>>) {
+        let mut inner = self.lock();
+        let lost = &mut inner.snapshot.lost;
+        if keys.map_or(0, BTreeSet::len) != lost.len() || keys.is_some_and(|k| **lost != *k) {
+            *lost = Arc::new(keys.cloned().unwrap_or_default());
+        }
+    }
+
+    /// A copy that is followed although something else is held back.
+    pub(super) fn holds(&self, keys: usize, invalid: usize) {
+        let mut inner = self.lock();
+        inner.snapshot.keys = keys;
+        inner.snapshot.invalid_values = invalid;
+    }
+
+    /// Keys that a hold had kept are gone.
+    pub(super) fn ended_with_hold(&self, keys: usize) {
+        let keys = u64::try_from(keys).unwrap_or(u64::MAX);
+        let mut inner = self.lock();
+        let count = &mut inner.snapshot.ended_with_hold;
+        *count = count.saturating_add(keys);
     }
 
     /// The watcher has ended.

@@ -157,21 +157,15 @@ impl Run<'_> {
         let changes = !writes.is_empty() || self.pod.owned.keys().any(goes);
         let config = &self.pod.config;
         let config_goes = self.pod.owned.contains_key(config) && goes(config);
-        let known = job
-            .manifest
-            .ops
-            .iter()
-            .all(|op| ops::known(op, self.knobs).is_some());
+        let unknown = ops::unknown(&job.manifest.ops, self.knobs);
         let reload_why = if self.pod.pending.is_some() {
             None
         } else if job.manifest.mode == Mode::Reload {
             Some("not sent: the manifest asks for a reload")
         } else if self.pod.applied.is_empty() {
             Some("not sent: the applied plan is unknown, so the files are reloaded")
-        } else if !known {
-            Some(
-                "not sent: the batch has an op of a kind that this agent does not know, so the files are reloaded",
-            )
+        } else if unknown.is_some() {
+            Some("not sent: an op of the batch is not executable")
         } else if !self.pod.worker_known() {
             Some(
                 "not sent: the worker is not the one the ops were composed for, so the files are reloaded",
@@ -187,10 +181,13 @@ impl Run<'_> {
             );
         } else if let Some(why) = reload_why {
             let asked = job.manifest.mode == Mode::Reload;
-            if !asked && !self.pod.applied.is_empty() && !known {
-                self.pod.violation = Some("ops_executable".to_owned());
-            }
-            job.report.op_results = unsent(&job.manifest, why);
+            job.report.op_results = match unknown {
+                Some(fault) if !asked && !self.pod.applied.is_empty() => {
+                    self.pod.violation = Some("ops_executable".to_owned());
+                    fault.results(&job.manifest.ops)
+                }
+                Some(_) | None => unsent(&job.manifest, why),
+            };
         }
         if config_goes {
             let message = format!(

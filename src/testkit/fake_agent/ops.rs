@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::wire::op::{Op, OpKind};
 use crate::wire::result::OpResult;
 
-pub(super) use check::{check, known};
+pub(super) use check::{check, unknown};
 
 use super::knobs::{Knobs, OpFault};
 use super::pod::Pod;

@@ -235,7 +235,7 @@ impl Pod {
         let expected = manifest.expected_worker_ops_plan_id.as_deref();
         if !manifest.in_place_ops.is_empty()
             && would_wait
-            && expected != Some(self.worker_ops.as_str())
+            && (self.worker_ops.is_empty() || expected != Some(self.worker_ops.as_str()))
         {
             return refuse(ConflictReason::WorkerOpsMismatch);
         }

@@ -6,6 +6,7 @@ use haptic_agent::http::basic::base64;
 use haptic_agent::responder::kv::{
     ConsulConfig, ErrorKind, ReadResult, Source, SyncWait, Token, Weights,
 };
+use haptic_agent::responder::limits::MAX_KV_KEYS;
 use haptic_agent::responder::stamp::Stamp;
 use haptic_agent::responder::value::Value;
 use haptic_agent::testkit::FakeConsul;
@@ -353,4 +354,41 @@ fn a_watcher_stops_at_once() {
     watched.until_error(ErrorKind::Acl);
     watched.watcher.stop();
     assert_eq!(watched.status.wait_synced(None), SyncWait::Stopped);
+}
+
+/// A store that is larger than it should be is refused as a whole, by a limit that can be
+/// set, and what the copy has stays.
+#[test]
+fn the_number_of_keys_is_a_setting() {
+    let consul = FakeConsul::start().unwrap();
+    let at_most = |max_keys| {
+        Watched::start(Source::Consul(ConsulConfig {
+            max_keys,
+            ..kit::consul(consul.address())
+        }))
+    };
+    for n in 0..MAX_KV_KEYS {
+        consul.put(&full(&format!("be/s{n}")), "drain");
+    }
+    let watched = at_most(MAX_KV_KEYS).synced();
+    assert_eq!(watched.copy().len(), MAX_KV_KEYS);
+    consul.put(&full("one-more"), "drain");
+    watched.until_error(ErrorKind::Parse);
+    let trouble = watched.snapshot().trouble.unwrap();
+    assert!(trouble.contains("more than 16384 keys"), "{trouble}");
+    assert!(trouble.contains("--kv-max-keys"), "{trouble}");
+    assert_eq!(watched.copy().len(), MAX_KV_KEYS);
+    assert_eq!(
+        at_most(MAX_KV_KEYS + 1).synced().copy().len(),
+        MAX_KV_KEYS + 1
+    );
+    // Values make a body long, too.
+    consul.wipe();
+    for n in 0..20 {
+        consul.put(&full(&format!("long{n}")), &"x".repeat(100_000));
+    }
+    let small = at_most(100);
+    small.until_error(ErrorKind::Parse);
+    let trouble = small.snapshot().trouble.unwrap();
+    assert!(trouble.contains("--kv-max-keys"), "{trouble}");
 }

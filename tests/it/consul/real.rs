@@ -64,10 +64,21 @@ fn the_life_of_a_prefix() {
     watched.until_held(Hold::Index);
     watched.until_more(ReadResult::Hold, 3);
     assert_eq!(watched.value("web/s1"), Some(Value::Drain));
-    // A write says that it is meant, and its deletion is one.
+    // A write is followed and ends nothing else, and so is its deletion.
     consul.put(&full("web/s3"), "maint");
-    watched.until_keys(&["web/s3"]);
+    watched.until_keys(&["web/s1", "web/s2", "web/s3"]);
     consul.delete(&full("web/s3"));
+    watched.until_keys(&["web/s1", "web/s2"]);
+    assert_eq!(watched.value("web/s1"), Some(Value::Drain));
+    assert_eq!(watched.snapshot().hold, Some(Hold::Index));
+    // What was lost is said again, or is ended, key by key.
+    consul.put(&full("web/s1"), "50%");
+    watched.until_value("web/s1", Some(Value::Weight(50)));
+    assert_eq!(watched.value("web/s2"), Some(Value::Drain));
+    consul.put(&full("web/s2"), "ready");
+    watched.until("followed again", |now| now.hold.is_none());
+    consul.delete(&full("web/s1"));
+    consul.delete(&full("web/s2"));
     watched.until_keys(&[]);
     assert_eq!(watched.snapshot().hold, None);
 }

@@ -44,22 +44,92 @@ fn every_way_of_deleting_is_followed() {
     assert_eq!(watched.snapshot().reads(ReadResult::Hold), 0);
 }
 
+/// What is written to a store that came back empty is followed, and ends nothing of what it
+/// lost: neither the first new key, nor its deletion, nor a restore key by key.
 #[test]
 fn a_rebuilt_server_undrains_nobody() {
     let (consul, watched) = three();
+    let read_before = watched.snapshot().last_read.unwrap();
     consul.wipe();
     watched.until_held(Hold::Index);
     watched.until_more(ReadResult::Hold, 4);
     all_drained(&watched);
     let trouble = watched.snapshot().trouble.unwrap();
-    assert!(trouble.contains("delete it again"), "{trouble}");
-    // The way out that the message names.
-    consul.set_index(100);
-    consul.put(&full("way-out"), "ready");
-    watched.until_keys(&["way-out"]);
-    consul.delete(&full("way-out"));
+    assert!(
+        trouble.contains("rebuilt") && trouble.contains("a, b, c"),
+        "{trouble}"
+    );
+    assert_eq!(
+        watched.snapshot().last_read,
+        Some(read_before),
+        "its age grows"
+    );
+    let lost = |watched: &Watched| -> Vec<String> {
+        let lost = watched.snapshot().lost;
+        lost.iter().map(|key| key.to_string()).collect()
+    };
+    consul.put(&full("new"), "maint");
+    watched.until_value("new", Some(Value::Maint));
+    all_drained(&watched);
+    assert_eq!(lost(&watched), ["a", "b", "c"]);
+    assert_eq!(watched.snapshot().hold, Some(Hold::Index));
+    consul.delete(&full("new"));
+    watched.until_keys(&["a", "b", "c"]);
+    all_drained(&watched);
+    // The server has written more than the old one ever did.
+    consul.set_index(1_000_000);
+    consul.put(&full("new"), "50%");
+    watched.until_value("new", Some(Value::Weight(50)));
+    all_drained(&watched);
+    // A key that comes back is the store's again, and deleted like any other.
+    consul.put(&full("a"), "drain");
+    watched.until("a is back", |now| !now.lost.contains("a"));
+    consul.delete(&full("a"));
+    watched.until_keys(&["b", "c", "new"]);
+    // One that shall end is set to ready, and the hold ends with the last one.
+    consul.put(&full("b"), "ready");
+    watched.until_value("b", Some(Value::Ready));
+    assert_eq!(lost(&watched), ["c"]);
+    assert_eq!(watched.value("c"), Some(Value::Drain));
+    consul.put(&full("c"), "maint");
+    watched.until("followed again", |now| now.hold.is_none());
+    assert_eq!(watched.value("c"), Some(Value::Maint));
+    assert!(lost(&watched).is_empty());
+    for key in ["b", "c", "new"] {
+        consul.delete(&full(key));
+    }
     watched.until_keys(&[]);
-    assert_eq!(watched.snapshot().hold, None);
+    assert_eq!(watched.snapshot().ended_with_hold, 0);
+}
+
+/// Emptied once more on the way back.
+#[test]
+fn a_server_that_is_rebuilt_twice_undrains_nobody() {
+    let (consul, watched) = three();
+    consul.wipe();
+    watched.until_held(Hold::Index);
+    consul.set_index(50);
+    consul.put(&full("a"), "maint");
+    watched.until_value("a", Some(Value::Maint));
+    consul.wipe();
+    watched.until("a is lost again", |now| now.lost.len() == 3);
+    assert_eq!(watched.value("a"), Some(Value::Maint));
+    assert_eq!(watched.value("c"), Some(Value::Drain));
+}
+
+/// Where the index never fell, the store may be the same: then a write shows what was
+/// deleted behind a hold, and what ends with it is counted.
+#[test]
+fn what_ends_with_a_hold_is_counted() {
+    let (consul, watched) = three();
+    consul.set_rights(Rights::None);
+    watched.until_held(Hold::Index);
+    consul.delete(&full("b"));
+    watched.until_held(Hold::Probe);
+    all_drained(&watched);
+    consul.set_rights(Rights::All);
+    watched.until_keys(&["a", "c"]);
+    assert_eq!(watched.snapshot().ended_with_hold, 1);
 }
 
 #[test]
@@ -67,9 +137,19 @@ fn a_server_that_was_restored_is_followed() {
     let (consul, watched) = three();
     consul.wipe();
     for key in ["a", "b", "c"] {
+        watched.until_held(Hold::Index);
         consul.put(&full(key), "maint");
+        watched.until_value(key, Some(Value::Maint));
+        let drained = ["a", "b", "c"].iter().filter(|other| **other > key);
+        for other in drained {
+            assert_eq!(
+                watched.value(other),
+                Some(Value::Drain),
+                "{other} after {key}"
+            );
+        }
     }
-    watched.until_value("c", Some(Value::Maint));
+    watched.until("followed again", |now| now.hold.is_none());
     watched.until_keys(&["a", "b", "c"]);
 }
 

@@ -153,11 +153,11 @@ pub(crate) fn consul(address: SocketAddr) -> ConsulConfig {
 /// The configuration of a quick watcher of a directory.
 pub(crate) fn dir(path: &Path) -> DirConfig {
     DirConfig {
-        path: path.to_path_buf(),
         pace: DirPace {
             every: Duration::from_millis(20),
             torn: Duration::from_millis(500),
         },
+        ..DirConfig::new(path.to_path_buf())
     }
 }
 

@@ -217,7 +217,8 @@ impl Composer<'_> {
     }
 }
 
-fn sequence(live: &mut Live, seed: u64) {
+/// One of them, from a fresh world.
+pub(super) fn sequence(live: &mut Live, seed: u64) {
     let mut dice = Dice::new(seed);
     let upstreams: Vec<SocketAddr> = (0..4).map(|n| live.upstream(n)).collect();
     live.fresh();

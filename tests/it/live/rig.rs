@@ -124,6 +124,11 @@ impl Live {
         })
     }
 
+    /// The next apply carries everything: what was sent may have been taken back.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent.clear();
+    }
+
     /// Deletes are over, and worker, disk and state are what the model says.
     pub(crate) fn agrees(&self, what: &str) {
         let version = self.haproxy.version();
@@ -162,6 +167,12 @@ impl Live {
         wait::until_ok(&what, Duration::from_secs(5), || {
             self.world.clients(&names, tls)
         });
+    }
+
+    /// The certificates that are served are those of the model, soon.
+    pub(crate) fn serves_tls(&self, what: &str) {
+        let what = format!("{}, {what}", self.haproxy.version());
+        wait::until_ok(&what, Duration::from_secs(5), || self.world.handshakes());
     }
 
     pub(crate) fn restart_agent(&mut self) {

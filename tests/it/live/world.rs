@@ -17,6 +17,8 @@ pub(crate) const DEFAULT: &str = "certs/default.pem";
 pub(crate) const CLIENTS: &str = "ca/clients.pem";
 /// The backend that the background load uses; its server `keep` never changes.
 pub(crate) const STEADY: &str = "steady";
+/// In front of the name of every backend that the model does not follow.
+pub(crate) const EXTRA: &str = "extra";
 
 /// A certificate for `m<n>.example`, with its serial as HAProxy prints it.
 pub(crate) struct Made {
@@ -132,6 +134,10 @@ pub(crate) struct World {
     pub(crate) cas: BTreeMap<&'static str, Vec<usize>>,
     /// Certificates that the worker holds, used or not: they go at a reload only.
     pub(crate) stored: BTreeSet<String>,
+    /// Sections that the model does not follow: their names start with [`EXTRA`].
+    pub(crate) more_config: String,
+    /// Files that the model does not follow.
+    pub(crate) more_files: BTreeMap<String, Vec<u8>>,
 }
 
 pub(crate) fn op(kind: &str, fields: Value) -> Value {
@@ -171,6 +177,8 @@ impl World {
             rows: Vec::new(),
             cas: BTreeMap::from([(CLIENTS, vec![1])]),
             stored: BTreeSet::from([DEFAULT.to_owned()]),
+            more_config: String::new(),
+            more_files: BTreeMap::new(),
         }
     }
 
@@ -393,6 +401,7 @@ impl World {
             let text: String = all.iter().map(|n| &*made(*n).material.cert).collect();
             files.insert((*path).to_owned(), text.into_bytes());
         }
+        files.extend(self.more_files.clone());
         files
     }
 
@@ -419,7 +428,7 @@ backend fallback
         ));
         for (name, servers) in &self.backends {
             text.push_str(&format!("backend {name}\n    balance roundrobin\n"));
-            text.push_str("    option redispatch\n    retries 3\n");
+            text.push_str("    option redispatch\n    retries 3\n    timeout server 30s\n");
             for (name, server) in servers {
                 text.push_str(&format!("    server {name} {}", server.address));
                 let drained = server.admin == Admin::Drain;
@@ -440,7 +449,8 @@ backend fallback
                 text.push('\n');
             }
         }
-        text.push_str("defaults dynamic\n    mode http\n    balance roundrobin\n    option redispatch\n    retries 3\n    timeout connect 2s\n    timeout server 5s\n");
+        text.push_str(&self.more_config);
+        text.push_str("defaults dynamic\n    mode http\n    balance roundrobin\n    option redispatch\n    retries 3\n    timeout connect 2s\n    timeout server 30s\n");
         text
     }
 }

@@ -48,13 +48,23 @@ fn worker(
     pids: [u32; 3],
     misbehave: impl Fn(usize, &str, &mut Peer) -> Option<bool> + Send + Sync + 'static,
 ) -> Fake {
+    worker_saying(path, pids.map(|pid| info(pid, 0)), misbehave)
+}
+
+/// The same with what it says of itself: when a session opens, at its end, and to a
+/// connection of its own.
+fn worker_saying(
+    path: &Path,
+    says: [String; 3],
+    misbehave: impl Fn(usize, &str, &mut Peer) -> Option<bool> + Send + Sync + 'static,
+) -> Fake {
     Fake::start(path, move |mut peer| {
         let mut looks = 0;
         let mut commands = 0;
         let first = peer.line();
         if first == "show info float\n" {
             // A connection of its own: the last look.
-            peer.say(format!("{}\n", info(pids[2], 0)).as_bytes());
+            peer.say(format!("{}\n", says[2]).as_bytes());
             return;
         }
         assert_eq!(first, "prompt\n");
@@ -65,9 +75,9 @@ fn worker(
                 return;
             }
             if line == "show info float\n" {
-                let pid = pids[looks.min(1)];
+                let said = &says[looks.min(1)];
                 looks += 1;
-                peer.say(format!("{}\n> ", info(pid, 0)).as_bytes());
+                peer.say(format!("{said}\n> ").as_bytes());
                 continue;
             }
             if !line.starts_with("set severity") {
@@ -246,6 +256,54 @@ fn every_look_at_the_worker_counts() {
     assert!(
         matches!(report.ended, Ended::WorkerChanged { .. }),
         "{report:?}"
+    );
+}
+
+/// Process ids come again: only with its start time is one the same.
+#[test]
+fn a_worker_with_the_pid_of_before_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("w.sock");
+    let (me, leaving) = (info(7, 0), info(7, 1));
+    let later = info(7, 0).replace("_sec: 5", "_sec: 5.000001");
+    for (other, text) in [(&later, "another worker"), (&leaving, "leaving")] {
+        for (says, reached) in [
+            ([other, other, other], false),
+            ([&me, other, other], true),
+            ([&me, &me, other], true),
+        ] {
+            let says = says.map(String::clone);
+            let _fake = worker_saying(&path, says, |_, _, _| Some(false));
+            let (report, _) = run(&batch(5), &path);
+            let Ended::WorkerChanged { words } = &report.ended else {
+                panic!("{report:?}");
+            };
+            assert!(words.contains(text), "{words}");
+            assert_eq!(report.reached_worker, reached);
+            assert_eq!(counts(&report).0, 0);
+        }
+    }
+    // Nor is anything deleted there that was to go from the one before.
+    let mut queue = Queue::default();
+    let key = Key::Server {
+        backend: "b".to_owned(),
+        server: "s".to_owned(),
+    };
+    let request = DeleteRequest {
+        key,
+        grace_ms: None,
+    };
+    queue.add(std::slice::from_ref(&request), ME);
+    let says = [&later, &later, &later].map(String::clone);
+    let _fake = worker_saying(&path, says, |_, line, _| panic!("{line}"));
+    let socket = WorkerSocket::new(path.clone());
+    let pass = pass(&mut queue, &socket, Policy::default(), &SystemClock);
+    assert_eq!((pass.error, pass.next), (None, None));
+    let events = queue.take_events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        events[0].outcome,
+        haptic_agent::haproxy::deletes::DeleteOutcome::Superseded
     );
 }
 

@@ -137,6 +137,59 @@ fn a_certificate_is_replaced_under_traffic() {
     });
 }
 
+/// However a file is laid out that HAProxy loads: an op serves it, and so does a reload.
+#[test]
+fn layouts_that_haproxy_loads_are_taken_at_runtime() {
+    type Layout = fn(&Material) -> String;
+    let layouts: [(&str, Layout); 8] = [
+        ("key first", |m| format!("{}{}", m.key, m.cert)),
+        ("CRLF", |m| m.pem().replace('\n', "\r\n")),
+        ("no last line end", |m| m.pem().trim_end().to_owned()),
+        ("blank lines between", |m| {
+            format!("\n\n{}\n\n\n{}\n\n", m.cert, m.key)
+        }),
+        ("text around", |m| {
+            format!("subject=x\nissuer=y\n{}notes\n{}# end\n", m.cert, m.key)
+        }),
+        ("its chain behind the key", |m| {
+            format!("{}{}", m.pem(), many()[0].cert)
+        }),
+        ("its chain twice", |m| {
+            format!("{}{}{}{}", m.cert, many()[0].cert, many()[0].cert, m.key)
+        }),
+        ("CRLF and blank lines", |m| {
+            format!("\n{}\n\n{}", m.cert, m.key).replace('\n', "\r\n")
+        }),
+    ];
+    each_tls(|bench| {
+        for (n, (what, layout)) in layouts.iter().enumerate() {
+            let (of, name) = match n % 2 {
+                0 => (certs::second(), "CN=second.example"),
+                _ => (certs::first(), "CN=first.example"),
+            };
+            let what = format!("{}: {what}", bench.haproxy.version());
+            bench.write(SITE, layout(of));
+            bench.good(&json!([with_path("cert_set", SITE)]));
+            assert_eq!(served(bench, "a.example"), name, "{what}");
+            bench.before = bench.reload();
+            assert_eq!(served(bench, "a.example"), name, "{what}, reloaded");
+        }
+    });
+}
+
+/// Equal certificates are held once, however often and in how many pieces they come.
+#[test]
+fn a_bundle_with_duplicates_is_taken() {
+    each_tls(|bench| {
+        let twice = format!("{}\n\r\n{}", chain(30), chain(30)).replace('\n', "\r\n");
+        assert!(twice.len() > 2 * 12_288);
+        bench.write("ca/new.pem", &twice);
+        bench.good(&json!([with_path("ca_new", "ca/new.pem")]));
+        let shown = bench.ask("show ssl ca-file");
+        assert!(shown.contains("ca/new.pem - 30 certificate(s)"), "{shown}");
+    });
+}
+
 #[test]
 fn a_new_certificate_is_served_by_its_row() {
     each_tls(|bench| {

@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::support::ports::Port;
+use crate::support::slow::Slow;
 use crate::support::traffic::{Answer, Backend, Load, get_port};
 use crate::support::wait;
 use haptic_agent::haproxy::deletes::{DeleteOutcome, ObjectKind, Policy, pass};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
 const PATIENT: Policy = Policy {
@@ -71,63 +72,6 @@ impl Bench {
     }
 }
 
-/// Answers each request only when it is let go.
-struct Slow {
-    address: SocketAddr,
-    go: Arc<AtomicBool>,
-    open: Arc<AtomicUsize>,
-}
-
-impl Slow {
-    fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let (go, open) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicUsize::new(0)),
-        );
-        let (going, opening) = (Arc::clone(&go), Arc::clone(&open));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (go, open) = (Arc::clone(&going), Arc::clone(&opening));
-                thread::spawn(move || {
-                    let mut line = String::new();
-                    let mut reader = BufReader::new(&stream);
-                    while line.trim_end() != "" || line.is_empty() {
-                        line.clear();
-                        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                            return;
-                        }
-                    }
-                    open.fetch_add(1, Ordering::SeqCst);
-                    let end = Instant::now() + Duration::from_secs(20);
-                    while !go.load(Ordering::SeqCst) && Instant::now() < end {
-                        thread::sleep(Duration::from_millis(2));
-                    }
-                    let _ = (&stream).write_all(
-                        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nslow",
-                    );
-                });
-            }
-        });
-        Self { address, go, open }
-    }
-
-    fn let_go(&self) {
-        self.go.store(true, Ordering::SeqCst);
-    }
-
-    /// A request that is in flight when this returns.
-    fn request(&self, port: u16) -> JoinHandle<std::io::Result<Answer>> {
-        let before = self.open.load(Ordering::SeqCst);
-        let request = thread::spawn(move || get_port(port, "x", "/"));
-        wait::until("the request arrives", Duration::from_secs(10), || {
-            (self.open.load(Ordering::SeqCst) > before).then_some(())
-        });
-        request
-    }
-}
-
 /// A frontend in front of backend `b`, whose only server is given.
 fn serving(base: &Path, port: &Port, first: SocketAddr) -> String {
     format!(
@@ -157,8 +101,8 @@ fn a_wait_that_a_delete_takes_over_is_never_blamed() {
 fn a_server_goes_when_its_last_request_ended_and_nobody_notices() {
     for version in Version::ALL {
         let (port, slow, second) = (Port::reserve(), Slow::start(), Backend::start("second"));
-        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address));
-        let request = slow.request(port.number());
+        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address()));
+        let request = slow.request(port.number(), "x");
         bench.good(&json!([
             add("s2", second.address()),
             server("server_enable", "s2", json!({}))
@@ -198,8 +142,8 @@ fn a_server_goes_when_its_last_request_ended_and_nobody_notices() {
 fn sessions_are_cut_when_the_grace_is_over() {
     for version in Version::ALL {
         let (port, slow) = (Port::reserve(), Slow::start());
-        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address));
-        let request = slow.request(port.number());
+        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address()));
+        let request = slow.request(port.number(), "x");
         bench.good(&json!([
             server("shutdown_sessions", "s1", json!({})),
             del("s1")
@@ -238,14 +182,14 @@ fn a_wait_without_a_time_leaves_the_grace_to_the_configuration() {
 #[test]
 fn a_switch_forbids_cutting_and_the_entry_is_given_up() {
     let (port, slow) = (Port::reserve(), Slow::start());
-    let mut bench = Bench::start(Version::V3_4, |base| serving(base, &port, slow.address));
+    let mut bench = Bench::start(Version::V3_4, |base| serving(base, &port, slow.address()));
     // A client with more patience than the five attempts take.
     let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port.number())).unwrap();
     client
         .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .unwrap();
     wait::until("the request arrives", Duration::from_secs(10), || {
-        (slow.open.load(Ordering::SeqCst) > 0).then_some(())
+        (slow.asked() > 0).then_some(())
     });
     bench.good(&json!([del("s1")]));
     let policy = Policy {
@@ -273,11 +217,11 @@ fn a_switch_forbids_cutting_and_the_entry_is_given_up() {
 fn what_is_wanted_again_is_not_deleted() {
     for version in Version::ALL {
         let (port, slow) = (Port::reserve(), Slow::start());
-        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address));
-        let request = slow.request(port.number());
+        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address()));
+        let request = slow.request(port.number(), "x");
         bench.good(&json!([del("s1")]));
         // Still busy: the same name cannot come again at once.
-        let (outcome, words) = bench.bad(&json!([add("s1", slow.address)]), 0);
+        let (outcome, words) = bench.bad(&json!([add("s1", slow.address())]), 0);
         assert_eq!(outcome, Outcome::Busy);
         assert_eq!(
             words,
@@ -475,10 +419,10 @@ fn a_reload_from_outside_in_the_middle_of_a_batch() {
     for version in Version::ALL {
         let (port, slow) = (Port::reserve(), Slow::start());
         let mut bench = Bench::start(version, |base| {
-            let serving = serving(base, &port, slow.address);
+            let serving = serving(base, &port, slow.address());
             format!("{serving}    server s2 127.0.0.1:9 disabled\n")
         });
-        let request = slow.request(port.number());
+        let request = slow.request(port.number(), "x");
         let master = bench.haproxy.master_socket();
         let socket = bench.haproxy.worker_socket();
         let reload = thread::spawn(move || {

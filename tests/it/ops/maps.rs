@@ -278,3 +278,108 @@ fn the_file_as_parsed_is_what_the_loader_makes_of_it() {
             .unwrap();
     }
 }
+
+/// Bytes that are no text are an entry's as well, in the file and behind a replacement.
+#[test]
+fn bytes_that_are_no_text_are_kept() {
+    for version in Version::ALL {
+        let mut bench = Bench::start(version, routing);
+        let mut file: Vec<u8> = Vec::new();
+        for byte in 0x80_u8..=0xff {
+            file.extend_from_slice(&[b'/', byte, b' ', byte, b'x', byte, b'\n']);
+        }
+        file.extend_from_slice(b"# \xff\n\xef\xbb\xbf/bom v\n/cut v\r\xfe\n");
+        bench.write(MAP, &file);
+        bench.good(&json!([replace(MAP)]));
+        let replaced = rows(&bench, MAP);
+        assert_eq!(replaced.len(), 128 + 2);
+        bench.reload();
+        assert_eq!(rows(&bench, MAP), replaced, "{version}");
+    }
+}
+
+/// Keys and values at the edge of their rules: single bytes of every sort, words that mean
+/// something elsewhere, and all the room that a command has. What the ops leave in the
+/// worker is what its loader makes of the file.
+#[test]
+fn what_ops_leave_is_what_a_reload_loads() {
+    for version in Version::ALL {
+        let mut bench = Bench::start(version, routing);
+        let mut model: Vec<(String, String)> = Vec::new();
+        let words = [
+            "@1", "*", "%[src]", "a#b", "E_O_F", "prompt", "quit", "\"", "'", "|", "$HOME", "${x}",
+            "~", "=", "!", "+ ", "> ", "ü", "\u{a0}", "\u{feff}", "\u{2028}", "漢字", "-", "--",
+        ];
+        let keys = words.iter().filter(|word| !word.contains([' ', '>']));
+        for (n, key) in keys.enumerate() {
+            model.push(((*key).to_owned(), format!("k{n}")));
+        }
+        let values = words.iter().filter(|word| !word.ends_with(' '));
+        for (n, value) in values.enumerate() {
+            model.push((format!("/w{n}"), (*value).to_owned()));
+        }
+        for byte in (1_u8..=0x7f).filter(|byte| !b"\n\r\t ".contains(byte)) {
+            let text = char::from(byte).to_string();
+            model.push((format!("/b{byte}"), text.clone()));
+            model.push((format!("/m{byte}"), format!("x{text}y")));
+            if byte > b' ' && byte != 0x7f && !b";<>\\#".contains(&byte) {
+                model.push((text.clone(), "key".to_owned()));
+                model.push((format!("/in{text}side"), "key".to_owned()));
+            }
+        }
+        model.push(("/tab".to_owned(), "a\tb".to_owned()));
+        model.push(("/blanks".to_owned(), "a   b".to_owned()));
+        model.push(("/long".to_owned(), "v".repeat(12_000)));
+        model.push(("k".repeat(12_000), "long".to_owned()));
+        let ops: Vec<Value> = model.iter().map(|(key, value)| add(key, value)).collect();
+        // Twice, in two batches, so that each key has two entries that are told apart.
+        bench.write(MAP, "");
+        bench.good(&json!([replace(MAP)]));
+        bench.good(&json!(ops));
+        bench.good(&json!(ops));
+        let both: Vec<(String, String)> = [model.clone(), model.clone()].concat();
+        let file: String = both
+            .iter()
+            .map(|(key, value)| format!("{key} {value}\n"))
+            .collect();
+        let after_ops = rows(&bench, MAP);
+        bench.write(MAP, &file);
+        bench.write("maps/other.map", &file);
+        bench.good(&json!([replace("maps/other.map")]));
+        let replaced = rows(&bench, "maps/other.map");
+        bench.before = bench.reload();
+        let loaded = rows(&bench, MAP);
+        for (what, seen) in [("ops", &after_ops), ("a replacement", &replaced)] {
+            assert_eq!(seen.len(), loaded.len(), "{version}: {what}");
+            for (one, other) in seen.iter().zip(&loaded) {
+                assert_eq!(one, other, "{version}: {what}");
+            }
+        }
+        // Each of them is found again to be changed and deleted.
+        let mut keys: Vec<&String> = model.iter().map(|(key, _)| key).collect();
+        keys.sort();
+        keys.dedup();
+        let changes: Vec<Value> = keys.iter().map(|key| set(key, "changed")).collect();
+        bench.good(&json!(changes));
+        let changed = rows(&bench, MAP);
+        assert_eq!(changed.len(), both.len());
+        assert!(changed.iter().all(|row| row.ends_with(b" changed")));
+        let gone: Vec<Value> = keys.iter().map(|key| del(key)).collect();
+        bench.good(&json!(gone));
+        assert!(rows(&bench, MAP).is_empty(), "{version}");
+    }
+}
+
+/// The entries as HAProxy lists them, as bytes.
+fn rows(bench: &Bench, map: &str) -> Vec<Vec<u8>> {
+    let dump = bench
+        .worker()
+        .dump(&format!("show map {map}"), soon())
+        .unwrap();
+    let rows = dump.split(|&b| b == b'\n').filter(|row| !row.is_empty());
+    rows.map(|row| {
+        let at = row.iter().position(|&b| b == b' ').unwrap();
+        row[at + 1..].to_vec()
+    })
+    .collect()
+}

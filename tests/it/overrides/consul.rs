@@ -166,3 +166,29 @@ fn a_ramp_goes_through_maint() {
     assert!(step.is_some(), "the step has an end of its own");
     watched.until_keys(&["b"]);
 }
+
+/// The marker is no override: it is not judged, not written, and missed.
+#[test]
+fn the_marker_is_left_alone() {
+    let consul = FakeConsul::start().unwrap();
+    consul.put(&full("whole"), "1");
+    consul.put(&full("a"), "drain");
+    run(&consul, &["overrides"]).bad("counts as absent");
+    let with = |words: &[&str]| run_with(&consul, &[("HAPTIC_KV_MARKER", "whole")], words);
+    let listed = with(&["overrides", "-o", "json"]).good().json();
+    assert_eq!(listed["keys"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["marker"]["there"], true);
+    for words in [
+        &["drain", "whole"][..],
+        &["ready", "whole"],
+        &["ready", "whole", "--ramp", "--ramp-hold", "1s"],
+    ] {
+        with(words).bad("it is the marker");
+    }
+    assert_eq!(consul.get(&full("whole")).unwrap().value, b"1");
+    // Beside it others are done.
+    with(&["ready", "whole", "a"]).bad("it is the marker");
+    assert_eq!(consul.get(&full("a")), None);
+    consul.delete(&full("whole"));
+    with(&["overrides"]).bad("the marker whole is missing");
+}

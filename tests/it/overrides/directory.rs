@@ -130,6 +130,34 @@ fn what_others_wrote_is_shown_as_what_it_is() {
     assert_eq!(set.out, "a  drain (was an invalid value)\n");
 }
 
+/// A misspelt name and something that is no file are in force nowhere, and do not hide the
+/// rest.
+#[test]
+fn what_counts_for_nothing_is_shown() {
+    let kv = Kv::new();
+    kv.run(&["drain", "b"]).good();
+    kv.run(&["overrides"]).good();
+    fs::write(kv.path.join("web%2fs1"), "drain").unwrap();
+    fs::create_dir(kv.path.join("c")).unwrap();
+    let listed = kv.run(&["overrides"]).bad("spelled web%2Fs1");
+    assert!(listed.out.contains("b  drain"), "{}", listed.out);
+    assert!(listed.out.contains("c  cannot be read"), "{}", listed.out);
+    let json = kv.run(&["overrides", "-o", "json"]);
+    assert_eq!(json.json()["ignored"][0], "web%2fs1");
+    assert!(
+        json.key("c")["error"]
+            .as_str()
+            .unwrap()
+            .contains("remove it")
+    );
+    assert_eq!(json.key("b")["good"], true);
+    // An empty file is no override, and says so.
+    fs::remove_dir(kv.path.join("c")).unwrap();
+    fs::remove_file(kv.path.join("web%2fs1")).unwrap();
+    fs::write(kv.path.join("torn"), "").unwrap();
+    kv.run(&["overrides"]).bad("counts as absent");
+}
+
 #[test]
 fn a_directory_that_is_no_store_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +172,7 @@ fn a_directory_that_is_no_store_is_not_written() {
     );
     let error = gone.bad("no directory").json()["error"].to_string();
     assert!(
-        error.contains("start the responder, which makes"),
+        error.contains("mount it") && error.contains("mkdir -p /nonexistent/kv"),
         "{error}"
     );
 }

@@ -1,7 +1,9 @@
 //! `hapticctl` as a person runs it.
 
 use serde_json::Value as Json;
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 /// How a command ended.
 #[derive(Debug)]
@@ -58,5 +60,63 @@ pub(super) fn run(env: &[(&str, &str)], words: &[&str]) -> Ended {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// `haptic-agent respond` on a directory, with what it listens on.
+#[derive(Debug)]
+pub(super) struct Responder {
+    child: Child,
+    pub(super) checks: String,
+    pub(super) monitoring: String,
+}
+
+impl Responder {
+    pub(super) fn start(kv: &Path, socket: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_haptic-agent"))
+            .arg("respond")
+            .args([
+                "--listen-addr",
+                "127.0.0.1:0",
+                "--monitoring-addr",
+                "127.0.0.1:0",
+            ])
+            .arg("--kv-dir")
+            .arg(kv)
+            .args(["--kv-missing", "make"])
+            .arg("--haproxy-socket")
+            .arg(socket)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (mut checks, mut monitoring) = (None, None);
+        let mut lines = lines.map_while(Result::ok);
+        while checks.is_none() || monitoring.is_none() {
+            let line = lines.next().expect("it says where it listens");
+            let record: serde_json::Value = serde_json::from_str(&line).unwrap();
+            let address = record["address"].as_str().map(str::to_owned);
+            match record["listener"].as_str() {
+                Some("checks") => checks = address,
+                Some("monitoring") => monitoring = address,
+                Some(_) | None => {}
+            }
+        }
+        // What it logs later has to go somewhere.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self {
+            child,
+            checks: checks.unwrap(),
+            monitoring: format!("http://{}", monitoring.unwrap()),
+        }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        let _ended_before = self.child.kill();
+        let _ended = self.child.wait();
     }
 }

@@ -1,73 +1,16 @@
 //! From a typed word to what HAProxy shows: a responder and a HAProxy of their own, and
 //! `hapticctl --wait`.
 
-use super::kit;
+use super::kit::{self, Responder};
 use crate::support::haproxy::{Haproxy, Version, preamble};
 use crate::support::wait;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `haptic-agent respond` on a directory, with what it listens on.
-struct Responder {
-    child: Child,
-    checks: String,
-    monitoring: String,
-}
-
-impl Responder {
-    fn start(kv: &Path, socket: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_haptic-agent"))
-            .arg("respond")
-            .args([
-                "--listen-addr",
-                "127.0.0.1:0",
-                "--monitoring-addr",
-                "127.0.0.1:0",
-            ])
-            .arg("--kv-dir")
-            .arg(kv)
-            .arg("--haproxy-socket")
-            .arg(socket)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (mut checks, mut monitoring) = (None, None);
-        let mut lines = lines.map_while(Result::ok);
-        while checks.is_none() || monitoring.is_none() {
-            let line = lines.next().expect("it says where it listens");
-            let record: serde_json::Value = serde_json::from_str(&line).unwrap();
-            let address = record["address"].as_str().map(str::to_owned);
-            match record["listener"].as_str() {
-                Some("checks") => checks = address,
-                Some("monitoring") => monitoring = address,
-                Some(_) | None => {}
-            }
-        }
-        // What it logs later has to go somewhere.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self {
-            child,
-            checks: checks.unwrap(),
-            monitoring: format!("http://{}", monitoring.unwrap()),
-        }
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        let _ended_before = self.child.kill();
-        let _ended = self.child.wait();
-    }
-}
-
-fn config(base: &Path, checks: &str) -> String {
+/// Rows `s1` and `s2` of the group `canary`, and `s3` of `main`.
+pub(super) fn config(base: &Path, checks: &str) -> String {
     let (host, port) = checks.rsplit_once(':').unwrap();
     let row = |name: &str, group: &str| {
         format!(
@@ -106,12 +49,20 @@ fn status(haproxy: &Haproxy, server: &str) -> (String, u32, u32) {
 
 #[test]
 fn a_drain_is_awaited_and_comes_back_slowly() {
+    std::thread::scope(|scope| {
+        for version in Version::ALL {
+            scope.spawn(move || awaited_and_slowly_back(version));
+        }
+    });
+}
+
+fn awaited_and_slowly_back(version: Version) {
     let dir = tempfile::tempdir().unwrap();
     let (kv, base) = (dir.path().join("kv"), dir.path().join("haproxy"));
     std::fs::create_dir(&base).unwrap();
     let socket = base.join("worker.sock");
     let responder = Responder::start(&kv, &socket);
-    let haproxy = Haproxy::start(Version::V3_2, &base, &config(&base, &responder.checks));
+    let haproxy = Haproxy::start(version, &base, &config(&base, &responder.checks));
     let (kv, socket) = (kv.display().to_string(), socket.display().to_string());
     let run = |words: &[&str]| kit::run(&[("HAPTIC_KV_DIR", &kv)], words);
     let by_responder = [

@@ -3,7 +3,7 @@
 use super::kit::{PATIENCE, Sockets, ask, connect, rest};
 use crate::support::wait;
 use haptic_agent::responder::limits::{
-    CLOSE_TIME, MAX_KEYS, MAX_LINE_BYTES, QUIET_TIME, READ_TIME,
+    CLOSE_TIME, MAX_KEYS, MAX_LINE_BYTES, MAX_UNENDED_BYTES, QUIET_TIME, READ_TIME,
 };
 use haptic_agent::responder::metrics::Silence;
 use haptic_agent::responder::serve::Note;
@@ -73,17 +73,29 @@ fn an_early_end_of_the_stream_ends_the_line() {
     assert!(start.elapsed() < READ_TIME, "{:?}", start.elapsed());
 }
 
-/// Without a line feed the answer comes after a pause, and a peer that drips a byte every
-/// few milliseconds is let go when the time is over, with an answer to what it sent.
+/// Without a line feed the answer comes after a pause.
 #[test]
-fn a_pause_or_the_time_ends_a_line_without_a_line_feed() {
+fn a_pause_ends_a_line_without_a_line_feed() {
     let sockets = Sockets::with(&HALF);
     let start = Instant::now();
     assert_eq!(ask(sockets.address, "web/s1 canary"), "ready 50%\n");
     let took = start.elapsed();
     assert!(took >= QUIET_TIME, "{took:?}");
-    assert!(took < READ_TIME, "{took:?} is no pause but the whole time");
+    assert!(took < READ_TIME + SLACK, "{took:?}");
+}
 
+/// What came in pieces and without a line feed may be cut: `web/s1` of `web/s10`, or without
+/// the group that takes the row out. It is answered with nothing, which changes nothing.
+#[test]
+fn a_part_of_a_line_is_not_answered() {
+    let sockets = Sockets::with(&HALF);
+    // Two pieces, then a pause.
+    let mut stream = connect(sockets.address);
+    stream.write_all(b"web/s2 ").unwrap();
+    thread::sleep(Duration::from_millis(5));
+    stream.write_all(b"can").unwrap();
+    assert_eq!(rest(&mut stream), "");
+    // A byte every few milliseconds until the time is over.
     let mut stream = connect(sockets.address);
     let start = Instant::now();
     stream.write_all(b"web/s1 ").unwrap();
@@ -92,10 +104,26 @@ fn a_pause_or_the_time_ends_a_line_without_a_line_feed() {
     }
     let took = start.elapsed();
     assert!(took < READ_TIME + CLOSE_TIME + SLACK, "{took:?}");
-    assert_eq!(
-        sockets.metrics.replies.of(Value::Weight(50).into()).get(),
-        2
+    // More than surely comes in one piece.
+    let long = format!("web/s1 {}", "x".repeat(MAX_UNENDED_BYTES));
+    assert_eq!(ask(sockets.address, &long), "");
+    assert_eq!(silent(&sockets, Silence::Unended), 3);
+    let replies = |value: Value| sockets.metrics.replies.of(value.into()).get();
+    let all = replies(Value::Ready) + replies(Value::Weight(50)) + replies(Value::Drain);
+    assert_eq!(all, 0);
+    assert!(
+        sockets.coverage.rows().is_empty(),
+        "and nobody is known by it"
     );
+    // With a line feed, or the end of the stream, the same pieces are a request.
+    let mut stream = connect(sockets.address);
+    for piece in [&b"web/s2 "[..], b"can", b"ary"] {
+        stream.write_all(piece).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(rest(&mut stream), "drain\n");
+    assert_eq!(ask(sockets.address, &format!("{long}\n")), "ready 50%\n");
 }
 
 #[test]

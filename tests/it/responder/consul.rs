@@ -9,25 +9,33 @@ use crate::support::wait;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PREFIX: &str = "fleet/state";
+pub(super) const PREFIX: &str = "fleet/state";
 
 /// Several intervals, so that any wrong reply would have come.
-const SEVERAL: Duration = Duration::from_millis(600);
+pub(super) const SEVERAL: Duration = Duration::from_millis(600);
 
-struct Fleet {
-    consul: Consul,
-    respond: Respond,
-    askers: Vec<Asker>,
+/// A Consul, a responder on it, and a HAProxy of each branch that asks that.
+pub(super) struct Fleet {
+    pub(super) consul: Consul,
+    pub(super) respond: Respond,
+    pub(super) askers: Vec<Asker>,
 }
 
 impl Fleet {
     fn start(inter: Duration) -> Self {
-        let consul = Consul::start(Mode::Open);
-        let respond = Respond::with(&["-kv-prefix", PREFIX])
-            .env("CONSUL_HTTP_ADDR", &consul.address().to_string())
-            .start();
+        Self::on(Consul::start(Mode::Open), &[], inter, "")
+    }
+
+    /// With variables for the responder, and more words on each server line.
+    pub(super) fn on(consul: Consul, env: &[(&str, &str)], inter: Duration, more: &str) -> Self {
+        let mut respond = Respond::with(&["-kv-prefix", PREFIX])
+            .env("CONSUL_HTTP_ADDR", &consul.address().to_string());
+        for (name, value) in env {
+            respond = respond.env(name, value);
+        }
+        let respond = respond.start();
         respond.wait_synced();
-        let config = web(respond.checks(), 3, inter, "");
+        let config = web(respond.checks(), 3, inter, more);
         let askers = Version::ALL.map(|version| Asker::start(version, &config));
         Self {
             consul,
@@ -36,21 +44,21 @@ impl Fleet {
         }
     }
 
-    fn put(&self, key: &str, value: &str) {
+    pub(super) fn put(&self, key: &str, value: &str) {
         self.consul.put(&format!("{PREFIX}/{key}"), value);
     }
 
-    fn delete(&self, key: &str) {
+    pub(super) fn delete(&self, key: &str) {
         self.consul.delete(&format!("{PREFIX}/{key}"));
     }
 
-    fn await_all(&self, what: &str, server: &str, want: Wanted) {
+    pub(super) fn await_all(&self, what: &str, server: &str, want: Wanted) {
         for asker in &self.askers {
             asker.await_row(what, "web", server, want);
         }
     }
 
-    fn assert_all(&self, what: &str, server: &str, want: Wanted) {
+    pub(super) fn assert_all(&self, what: &str, server: &str, want: Wanted) {
         for asker in &self.askers {
             let row = asker.row("web", server);
             let version = asker.haproxy.version();
@@ -103,13 +111,16 @@ fn a_consul_in_trouble_undrains_nobody() {
     fleet.put("web/s1", "50%");
     fleet.await_all("in drain", "s0", Wanted::Drain);
     fleet.await_all("at half", "s1", Wanted::Weight(50));
-    let unchanged = |fleet: &Fleet, what: &str| {
+    let unchanged_but_s2 = |fleet: &Fleet, what: &str, s2: Wanted| {
         thread::sleep(SEVERAL);
         fleet.assert_all(what, "s0", Wanted::Drain);
         fleet.assert_all(what, "s1", Wanted::Weight(50));
-        fleet.assert_all(what, "s2", Wanted::Weight(100));
+        fleet.assert_all(what, "s2", s2);
         assert_eq!(fleet.respond.get("/-/readiness").status, 200);
         assert_eq!(fleet.respond.get("/-/liveness").status, 200);
+    };
+    let unchanged = |fleet: &Fleet, what: &str| {
+        unchanged_but_s2(fleet, what, Wanted::Weight(100));
     };
 
     fleet.consul.freeze();
@@ -138,10 +149,24 @@ fn a_consul_in_trouble_undrains_nobody() {
     fleet.askers[2].restart();
     fleet.askers[2].await_row("a new HAProxy", "web", "s0", Wanted::Drain);
 
-    // Somebody writes again: this is the state now.
-    fleet.put("web/s2", "drain");
-    fleet.await_all("a write is followed", "s2", Wanted::Drain);
-    fleet.await_all("the others are back", "s0", Wanted::Weight(100));
+    // Somebody writes again: that is followed, and ends nothing that was lost.
+    fleet.put("web/s2", "maint");
+    fleet.await_all("a write is followed", "s2", Wanted::Maint);
+    unchanged_but_s2(&fleet, "one write", Wanted::Maint);
+    fleet.delete("web/s2");
+    fleet.await_all("and its end", "s2", Wanted::Weight(100));
+    unchanged_but_s2(&fleet, "one deletion", Wanted::Weight(100));
     let shown = fleet.respond.get("/-/coverage").json();
-    assert_eq!(shown["store"]["hold"], serde_json::Value::Null);
+    assert_eq!(shown["store"]["hold"], "index");
+    assert_eq!(shown["store"]["kept"].as_array().unwrap().len(), 2);
+    // The keys come back one by one, and the hold ends with the last.
+    fleet.put("web/s1", "drain");
+    fleet.await_all("written again", "s1", Wanted::Drain);
+    fleet.assert_all("not yet written again", "s0", Wanted::Drain);
+    fleet.put("web/s0", "ready");
+    fleet.await_all("ended", "s0", Wanted::Weight(100));
+    wait::until("the hold is over", PATIENCE, || {
+        let shown = fleet.respond.get("/-/coverage").json();
+        shown["store"]["hold"].is_null().then_some(())
+    });
 }

@@ -95,6 +95,8 @@ fn each_trouble_is_shown_as_what_it_is() {
                 ("fixed/s1", "following"),
                 ("many/t1", "by_group"),
                 ("many/t2", "by_group"),
+                // Asked for by a name that is no row's.
+                ("zone", "by_group"),
             ],
         );
         asker.haproxy.ask("disable agent web/off").unwrap();
@@ -157,7 +159,7 @@ fn each_trouble_is_shown_as_what_it_is() {
 #[test]
 fn a_reload_makes_no_row_wrong() {
     let inter = Duration::from_millis(500);
-    for version in [Version::V3_0, Version::V3_4] {
+    for version in Version::ALL {
         let store = Store::new();
         let address = TcpListener::bind("127.0.0.1:0")
             .unwrap()

@@ -107,21 +107,24 @@ fn a_responder_without_a_copy_leaves_every_state() {
     }
 }
 
-/// Reload, restart, and a worker that died: the state is back within an interval of the
-/// first sign of life.
+/// First start, reload, restart, and a fresh process in its place: the state is there within
+/// an interval of the first sign of life.
 #[test]
 fn a_new_haproxy_is_told_within_an_interval() {
     let inter = Duration::from_secs(1);
     for version in Version::ALL {
         let store = Store::new();
         let checks = Checks::start(&store);
-        let mut asker = Asker::start(version, &web(checks.address(), 4, inter, ""));
+        let config = web(checks.address(), 4, inter, "");
         let wanted = set_all(&store);
+        let mut asker = Asker::start(version, &config);
         await_all(&asker, "startup convergence", wanted);
-        for how in ["reload", "restart"] {
+        for how in ["reload", "restart", "replace"] {
             match how {
                 "reload" => asker.reload(None),
-                _ => asker.restart(),
+                "restart" => asker.restart(),
+                // Another process, in another place; the old one ends behind it.
+                _ => asker = Asker::start(version, &config),
             }
             let start = Instant::now();
             await_all(&asker, how, wanted);

@@ -6,7 +6,7 @@ use haptic_agent::clock;
 use haptic_agent::http::Method;
 use haptic_agent::responder::copy::{Copy, CopyCell, Entry};
 use haptic_agent::responder::coverage::Coverage;
-use haptic_agent::responder::kv::{DirConfig, DirPace, Source, SyncWait, Weights};
+use haptic_agent::responder::kv::{self, DirConfig, DirPace, Source, SyncWait, Weights};
 use haptic_agent::responder::limits::MAX_WAITING_TRANSITIONS;
 use haptic_agent::responder::metrics::Metrics;
 use haptic_agent::responder::serve::{Answering, CheckListener, Note, Serving};
@@ -28,7 +28,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The interval of checks where a test does not care.
 pub(super) const INTER: Duration = Duration::from_millis(100);
 
-/// A directory of keys that a responder has not made yet.
+/// A directory of keys, empty.
 #[derive(Debug)]
 pub(super) struct Store {
     dir: tempfile::TempDir,
@@ -37,7 +37,9 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Self { dir }
+        let store = Self { dir };
+        kv::dir::store::Store::make(&store.path()).unwrap();
+        store
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -93,8 +95,8 @@ impl Checks {
         let responder = Responder::start(Settings {
             listen: address.parse().unwrap(),
             source: Source::Dir(DirConfig {
-                path: dir.to_path_buf(),
                 pace,
+                ..DirConfig::new(dir.to_path_buf())
             }),
             weights,
             haproxy_socket: haproxy,

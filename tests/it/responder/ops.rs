@@ -9,7 +9,8 @@ use crate::support::wait;
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpListener};
 
-fn checks(agent: &Agent) -> SocketAddr {
+/// Where a daemon answers checks.
+pub(super) fn checks(agent: &Agent) -> SocketAddr {
     let records = agent.records();
     let record = records.iter().find(|r| r["listener"] == "checks").unwrap();
     record["address"].as_str().unwrap().parse().unwrap()

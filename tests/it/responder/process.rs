@@ -65,6 +65,10 @@ impl Respond {
         self.checks.unwrap()
     }
 
+    pub(super) fn monitoring(&self) -> SocketAddr {
+        self.monitoring.unwrap()
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -360,12 +364,15 @@ fn what_cannot_start_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let kv = dir.path().join("kv");
     let kv = kv.to_str().unwrap();
+    let nothing = dir.path().join("not-mounted/kv");
+    let nothing = nothing.to_str().unwrap();
     let listener = TcpListener::bind(&taken);
     let taken_again = listener.map_or(taken.clone(), |l| {
         std::mem::forget(l);
         taken
     });
-    let table: [(&[&str], i32, &str); 5] = [
+    let table: [(&[&str], i32, &str); 6] = [
+        (&["-kv-dir", nothing, "-sync-deadline", "1s"], 5, "mount it"),
         (
             &["-kv-dir", kv, "-listen-addr", &taken_again],
             3,

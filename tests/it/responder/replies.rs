@@ -104,21 +104,57 @@ fn a_row_key_is_over_a_group_key_and_an_invalid_one_is_not() {
 /// Weights that came from elsewhere stay where they are kept, and go where they are not.
 #[test]
 fn kept_weights_are_left_alone() {
-    for (weights, left) in [(Weights::Keep, 30), (Weights::Set, 100)] {
+    for version in Version::ALL {
+        for (weights, left) in [(Weights::Keep, 30), (Weights::Set, 100)] {
+            let store = Store::new();
+            let checks = Checks::start_with(&store, weights, None);
+            let asker = Asker::start(version, &web(checks.address(), 1, INTER, ""));
+            store.set("web/s0", "drain");
+            asker.await_row("drained", "web", "s0", Wanted::Drain);
+            asker.haproxy.ask("set server web/s0 weight 30").unwrap();
+            store.set("web/s0", "40%");
+            let with_percent = match weights {
+                Weights::Keep => 30,
+                Weights::Set => 40,
+            };
+            asker.await_row("in service", "web", "s0", Wanted::Weight(with_percent));
+            store.set("web/s0", "maint");
+            asker.await_row("in maintenance", "web", "s0", Wanted::Maint);
+            store.unset("web/s0");
+            asker.await_row("without a key", "web", "s0", Wanted::Weight(left));
+        }
+    }
+}
+
+/// Where weights are kept a percentage is no value, so the next key decides, and what was
+/// said before it is over.
+#[test]
+fn a_percentage_where_weights_are_kept_counts_as_absent() {
+    for version in Version::ALL {
         let store = Store::new();
-        let checks = Checks::start_with(&store, weights, None);
-        let asker = Asker::start(Version::V3_2, &web(checks.address(), 1, INTER, ""));
-        store.set("web/s0", "drain");
-        asker.await_row("drained", "web", "s0", Wanted::Drain);
-        asker.haproxy.ask("set server web/s0 weight 30").unwrap();
-        store.set("web/s0", "40%");
-        let with_percent = match weights {
-            Weights::Keep => 30,
-            Weights::Set => 40,
-        };
-        asker.await_row("in service", "web", "s0", Wanted::Weight(with_percent));
-        store.unset("web/s0");
-        asker.await_row("without a key", "web", "s0", Wanted::Weight(left));
+        let checks = Checks::start_with(&store, Weights::Keep, None);
+        let asker = Asker::start(version, &web(checks.address(), 1, INTER, ""));
+        store.set("canary", "drain");
+        store.set("web/s0", "ready");
+        asker.await_row("kept in", "web", "s0", Wanted::Weight(100));
+        store.set("web/s0", "50%");
+        asker.await_row("the group decides", "web", "s0", Wanted::Drain);
+        wait::until("it is counted", PATIENCE, || {
+            (checks.sample("haptic_responder_kv_invalid_values") > 0.5).then_some(())
+        });
+        store.unset("canary");
+        asker.await_row("no key decides", "web", "s0", Wanted::Weight(100));
+        // A weight that is set in service stays through checks.
+        asker.haproxy.ask("set server web/s0 weight 70%").unwrap();
+        let replies = "haptic_responder_replies_total{verdict=\"ready\"}";
+        let before = checks.sample(replies);
+        wait::until("it is asked again", PATIENCE, || {
+            (checks.sample(replies) > before + 3.0).then_some(())
+        });
+        assert!(
+            Wanted::Weight(70).is_met_by(&asker.row("web", "s0")),
+            "{version}"
+        );
     }
 }
 

@@ -6,10 +6,10 @@ use crate::support::wait;
 use std::time::{Duration, Instant};
 
 /// The configured ramp.
-const RAMP: Duration = Duration::from_secs(3);
+pub(super) const RAMP: Duration = Duration::from_secs(3);
 
 /// Effective weights from now until `goal` is reached: when, and how much.
-fn ramp(asker: &Asker, goal: u32) -> Vec<(Duration, u32)> {
+pub(super) fn ramp(asker: &Asker, goal: u32) -> Vec<(Duration, u32)> {
     let start = Instant::now();
     let mut seen = Vec::new();
     wait::until_ok("the full weight", PATIENCE, || {
@@ -29,7 +29,7 @@ fn ramp(asker: &Asker, goal: u32) -> Vec<(Duration, u32)> {
 }
 
 /// A ramp begins low, only rises, has steps between, and takes about its time.
-fn assert_ramps(seen: &[(Duration, u32)], goal: u32, what: &str) {
+pub(super) fn assert_ramps(seen: &[(Duration, u32)], goal: u32, what: &str) {
     let weights: Vec<u32> = seen.iter().map(|(_, weight)| *weight).collect();
     assert!(
         weights.windows(2).all(|w| w[0] <= w[1]),

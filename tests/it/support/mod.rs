@@ -22,5 +22,7 @@ pub(crate) mod haproxy;
 pub(crate) mod ports;
 pub(crate) mod proxy;
 pub(crate) mod servers;
+pub(crate) mod slow;
+pub(crate) mod tap;
 pub(crate) mod traffic;
 pub(crate) mod wait;

@@ -8,9 +8,17 @@ use crate::http::client::{self, Body, Cancel, Connection, Method, Phase, Request
 use crate::responder::kv::status::ErrorKind;
 
 use super::config::ConsulServer;
+use crate::responder::limits::REPLY_BYTES_A_KEY;
 
-/// The longest body of a reply: 16 384 keys of the longest kind fit.
-pub const MAX_BODY_BYTES: u64 = 16 * 1024 * 1024;
+/// The longest body of a reply that may list so many keys; never less than what one key
+/// with the longest value that Consul takes needs.
+#[must_use]
+pub fn max_body(keys: usize) -> u64 {
+    let bytes = u64::try_from(keys.saturating_mul(REPLY_BYTES_A_KEY)).unwrap_or(u64::MAX);
+    bytes.max(LEAST_BODY_BYTES)
+}
+
+const LEAST_BODY_BYTES: u64 = 1024 * 1024;
 
 /// How long one request may take.
 #[derive(Debug, Clone, Copy)]
@@ -57,17 +65,20 @@ pub struct Api {
     server: ConsulServer,
     token: Option<String>,
     cancel: Cancel,
+    max_body: u64,
     kept: Option<Connection>,
 }
 
 impl Api {
-    /// A client that sends `token` and ends when `cancel` says so.
+    /// A client that sends `token`, ends when `cancel` says so and takes no longer body
+    /// than `max_body`.
     #[must_use]
-    pub fn new(server: ConsulServer, token: Option<String>, cancel: Cancel) -> Self {
+    pub fn new(server: ConsulServer, token: Option<String>, cancel: Cancel, max_body: u64) -> Self {
         Self {
             server,
             token,
             cancel,
+            max_body,
             kept: None,
         }
     }
@@ -170,7 +181,7 @@ impl Api {
             filtered: says("X-Consul-Results-Filtered-By-ACLs", "true"),
             body: Vec::new(),
         };
-        let body = answer.collect(MAX_BODY_BYTES)?;
+        let body = answer.collect(self.max_body)?;
         if connection.is_reusable() {
             self.kept = Some(connection);
         }

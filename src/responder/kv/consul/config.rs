@@ -5,13 +5,12 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::token::{Token, checked_token};
 use crate::http::client::{Origin, OriginError};
 use crate::responder::key::{self, KeyError, MAX_KEY_BYTES, Prefix};
+use crate::responder::limits::MAX_KV_KEYS;
 
 /// Consul's address where neither a flag nor the environment names one.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:8500";
@@ -25,107 +24,6 @@ pub const TOKEN_FILE_ENV: &str = "CONSUL_HTTP_TOKEN_FILE";
 const SSL_ENV: &str = "CONSUL_HTTP_SSL";
 /// Consul's variable for a user and a password of a proxy before it.
 const AUTH_ENV: &str = "CONSUL_HTTP_AUTH";
-/// The longest token. Consul's own have 36 bytes.
-const MAX_TOKEN_BYTES: u64 = 4096;
-
-/// Who asks.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub enum Token {
-    /// Nobody: Consul's anonymous token.
-    #[default]
-    None,
-    /// This token.
-    Fixed(String),
-    /// What the file has; it is read again when Consul refuses.
-    File(PathBuf),
-}
-
-impl Token {
-    /// The token to send now.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read or has no token.
-    pub fn read(&self) -> Result<Option<String>, TokenError> {
-        match self {
-            Self::None => Ok(None),
-            Self::Fixed(token) => Ok(Some(token.clone())),
-            Self::File(path) => read_token(path).map(Some),
-        }
-    }
-}
-
-/// A token is a secret, so only its origin is printed.
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Fixed(_) => f.write_str("Fixed(..)"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-        }
-    }
-}
-
-fn read_token(path: &Path) -> Result<String, TokenError> {
-    let io = |source| TokenError::Io {
-        path: path.to_path_buf(),
-        source,
-    };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(io)?;
-    file.take(MAX_TOKEN_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io)?;
-    let token = checked_token(bytes.trim_ascii());
-    token.ok_or_else(|| TokenError::Content(path.to_path_buf()))
-}
-
-/// Printable ASCII without blanks, as a header field takes it.
-fn checked_token(bytes: &[u8]) -> Option<String> {
-    let fits = !bytes.is_empty() && u64::try_from(bytes.len()).is_ok_and(|n| n <= MAX_TOKEN_BYTES);
-    let plain = bytes.iter().all(u8::is_ascii_graphic);
-    (fits && plain).then(|| String::from_utf8_lossy(bytes).into_owned())
-}
-
-/// Why a token file gives no token.
-#[derive(Debug)]
-pub enum TokenError {
-    /// It cannot be read.
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's words.
-        source: io::Error,
-    },
-    /// It is empty, too long, or has more than one word.
-    Content(PathBuf),
-}
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, .. } => write!(
-                f,
-                "the token file {} cannot be read; {TOKEN_FILE_ENV} names it",
-                path.display()
-            ),
-            Self::Content(path) => write!(
-                f,
-                "the token file {} has to hold one token and nothing else",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl Error for TokenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Content(_) => None,
-        }
-    }
-}
 
 /// A Consul agent or server, and the token for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -270,10 +168,11 @@ impl fmt::Display for ConsulConfigError {
             ),
             Self::Prefix { given, why } => write!(
                 f,
-                "--kv-prefix {given:?} cannot be used: {why}; write for instance haptic-agent/state"
+                "--kv-prefix {given:?} cannot be used: {}; write for instance haptic-agent/state",
+                why.what()
             ),
             Self::Marker { given, why } => {
-                write!(f, "--kv-marker {given:?} cannot be used: {why}")
+                write!(f, "--kv-marker {given:?} cannot be used: {}", why.what())
             }
         }
     }
@@ -339,6 +238,8 @@ pub struct ConsulConfig {
     pub prefix: Prefix,
     /// A key that has to be in every reply that is applied.
     pub marker: Option<String>,
+    /// Keys of one reply; one with more is not applied.
+    pub max_keys: usize,
     /// Deadlines and pauses.
     pub pace: ConsulPace,
 }
@@ -371,139 +272,11 @@ impl ConsulConfig {
             server,
             prefix,
             marker: marker.map(str::to_owned),
+            max_keys: MAX_KV_KEYS,
             pace: ConsulPace::default(),
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn server(address: Option<&str>, env: &[(&str, &str)]) -> Result<ConsulServer, String> {
-        let env = |name: &str| {
-            let found = env.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        ConsulServer::new(address, &env).map_err(|error| error.to_string())
-    }
-
-    fn tcp(host: &str, port: u16) -> Origin {
-        Origin::Tcp {
-            host: host.to_owned(),
-            port,
-        }
-    }
-
-    #[test]
-    fn the_flag_comes_first_then_the_environment_then_the_default() {
-        let env = [(ADDR_ENV, "10.0.0.1:1")];
-        let origin = |flag, env: &[_]| server(flag, env).unwrap().origin;
-        assert_eq!(origin(Some("10.0.0.2:2"), &env), tcp("10.0.0.2", 2));
-        assert_eq!(origin(None, &env), tcp("10.0.0.1", 1));
-        assert_eq!(origin(None, &[(ADDR_ENV, "")]), tcp("127.0.0.1", 8500));
-        assert_eq!(origin(None, &[]), tcp("127.0.0.1", 8500));
-    }
-
-    #[test]
-    fn spellings_of_an_address() {
-        let table = [
-            ("consul.example:8500", tcp("consul.example", 8500)),
-            ("http://127.0.0.1:80", tcp("127.0.0.1", 80)),
-            ("http://127.0.0.1:80/", tcp("127.0.0.1", 80)),
-            ("[::1]:8500", tcp("::1", 8500)),
-            (
-                "unix:///run/consul.sock",
-                Origin::Unix("/run/consul.sock".into()),
-            ),
-        ];
-        for (text, origin) in table {
-            assert_eq!(server(Some(text), &[]).unwrap().origin, origin, "{text}");
-        }
-        for (text, says) in [
-            ("https://127.0.0.1:8501", "https"),
-            ("127.0.0.1", "port"),
-            ("[::1]", "port"),
-            ("http://consul/", "port"),
-            ("127.0.0.1:0", "port"),
-            ("ftp://127.0.0.1:8500", "http://"),
-            ("user:secret@127.0.0.1:8500", "credentials"),
-            ("http://127.0.0.1:8500/consul", "follow"),
-            ("unix://run/x", "absolute"),
-        ] {
-            let error = server(Some(text), &[]).unwrap_err();
-            assert!(
-                error.contains(says) && error.contains("--consul-addr"),
-                "{text}: {error}"
-            );
-            assert!(!error.contains("secret"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_honoured_stops_the_start() {
-        for value in ["1", "true", "yes"] {
-            assert!(
-                server(None, &[(SSL_ENV, value)])
-                    .unwrap_err()
-                    .contains(SSL_ENV)
-            );
-        }
-        assert!(server(None, &[(SSL_ENV, "false")]).is_ok());
-        assert!(
-            server(None, &[(AUTH_ENV, "u:p")])
-                .unwrap_err()
-                .contains(AUTH_ENV)
-        );
-        assert!(
-            server(None, &[(TOKEN_ENV, "a b")])
-                .unwrap_err()
-                .contains(TOKEN_ENV)
-        );
-    }
-
-    #[test]
-    fn tokens_come_from_a_file_or_the_environment() {
-        let token = |env: &[_]| server(None, env).unwrap().token;
-        assert_eq!(token(&[]), Token::None);
-        assert_eq!(token(&[(TOKEN_ENV, "")]), Token::None);
-        assert_eq!(token(&[(TOKEN_ENV, "abc\n")]), Token::Fixed("abc".into()));
-        let both = [(TOKEN_ENV, "abc"), (TOKEN_FILE_ENV, "/t")];
-        assert_eq!(token(&both), Token::File("/t".into()));
-        assert!(!format!("{:?}", Token::Fixed("abc".into())).contains("abc"));
-    }
-
-    #[test]
-    fn a_token_file_has_one_token() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("token");
-        let token = Token::File(path.clone());
-        assert!(matches!(token.read(), Err(TokenError::Io { .. })));
-        for good in ["abc", "abc\n", " abc \r\n"] {
-            fs::write(&path, good).unwrap();
-            assert_eq!(token.read().unwrap().unwrap(), "abc");
-        }
-        for bad in ["", "\n", "a b", "a\nb", "ä", &"x".repeat(5000)] {
-            fs::write(&path, bad).unwrap();
-            assert!(
-                matches!(token.read(), Err(TokenError::Content(_))),
-                "{bad:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn prefix_and_marker_are_checked() {
-        let make = |prefix, marker| {
-            ConsulConfig::new(None, prefix, marker, &|_| None).map_err(|error| error.to_string())
-        };
-        let config = make("/a/b/", Some(".mark")).unwrap();
-        assert_eq!(config.prefix.with_slash(), "a/b/");
-        assert_eq!(config.marker.as_deref(), Some(".mark"));
-        assert!(make("", None).unwrap_err().contains("--kv-prefix"));
-        assert!(make("a//b", None).unwrap_err().contains("--kv-prefix"));
-        assert!(make("a", Some("")).unwrap_err().contains("--kv-marker"));
-        assert!(make("a", Some("x/")).unwrap_err().contains("--kv-marker"));
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
 use crate::format::base64;
 use crate::responder::copy::Entry;
@@ -12,9 +12,6 @@ use crate::responder::key::{MAX_KEY_BYTES, Prefix};
 use crate::responder::kv::Weights;
 use crate::responder::stamp::Stamp;
 use crate::responder::value::{InvalidValue, MAX_VALUE_BYTES};
-
-/// Keys of one list; the fleet of the seed has 919 rows.
-pub const MAX_ENTRIES: usize = 16_384;
 
 /// One key as it is stored.
 #[derive(Debug, Deserialize)]
@@ -39,43 +36,51 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Cow<'de, str>>,
     Option::<Cow<'de, str>>::deserialize(value)
 }
 
-/// Every row of a list.
-#[derive(Debug)]
-pub struct Rows<'a>(pub Vec<Row<'a>>);
+/// A list of so many rows at most.
+struct Rows {
+    max: usize,
+}
 
-impl<'de> Deserialize<'de> for Rows<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Bounded;
-        impl<'de> Visitor<'de> for Bounded {
-            type Value = Rows<'de>;
+impl<'de> DeserializeSeed<'de> for Rows {
+    type Value = Vec<Row<'de>>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a list of at most {MAX_ENTRIES} keys")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                let mut rows = Vec::new();
-                while let Some(row) = list.next_element()? {
-                    if rows.len() == MAX_ENTRIES {
-                        return Err(A::Error::custom(format!("more than {MAX_ENTRIES} keys")));
-                    }
-                    rows.push(row);
-                }
-                Ok(Rows(rows))
-            }
-        }
-        from.deserialize_seq(Bounded)
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_seq(self)
     }
 }
 
-/// The rows of a body, all of them or none.
+impl<'de> Visitor<'de> for Rows {
+    type Value = Vec<Row<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {} keys", self.max)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut rows = Vec::new();
+        while let Some(row) = list.next_element()? {
+            if rows.len() == self.max {
+                return Err(A::Error::custom(format!(
+                    "more than {} keys; delete what is no override, or raise --kv-max-keys",
+                    self.max
+                )));
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+/// The rows of a body, all of them or none; with more than `max` it is none.
 ///
 /// # Errors
 ///
 /// In words, what is wrong with it.
-pub fn rows(body: &[u8]) -> Result<Vec<Row<'_>>, String> {
-    let Rows(rows) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    Ok(rows)
+pub fn rows(body: &[u8], max: usize) -> Result<Vec<Row<'_>>, String> {
+    let mut from = serde_json::Deserializer::from_slice(body);
+    let rows = Rows { max }.deserialize(&mut from);
+    let rows = rows.and_then(|rows| from.end().map(|()| rows));
+    rows.map_err(|error| error.to_string())
 }
 
 /// What a list has below a prefix.
@@ -93,9 +98,10 @@ pub(super) fn listed(
     prefix: &Prefix,
     marker: Option<&str>,
     weights: Weights,
+    max: usize,
 ) -> Result<Listed, String> {
     let below = prefix.with_slash();
-    let rows = rows(body)?;
+    let rows = rows(body, max)?;
     let mut entries = Vec::with_capacity(rows.len());
     let mut marked = false;
     for row in rows {
@@ -151,9 +157,11 @@ mod tests {
     use crate::http::basic;
     use crate::responder::value::Value;
 
+    const MAX: usize = 1000;
+
     fn read(body: &str) -> Result<Listed, String> {
         let prefix = Prefix::new("p/q").unwrap();
-        listed(body.as_bytes(), &prefix, Some(".mark"), Weights::Set)
+        listed(body.as_bytes(), &prefix, Some(".mark"), Weights::Set, MAX)
     }
 
     fn row(key: &str, value: Option<&str>) -> String {
@@ -243,7 +251,7 @@ mod tests {
     fn weights_may_belong_to_others() {
         let body = list(&[row("p/q/a", Some("50%")), row("p/q/b", Some("drain"))]);
         let prefix = Prefix::new("p/q").unwrap();
-        let listed = listed(body.as_bytes(), &prefix, None, Weights::Keep).unwrap();
+        let listed = listed(body.as_bytes(), &prefix, None, Weights::Keep, MAX).unwrap();
         assert_eq!(
             listed.entries[0].1.stored(),
             Err(&InvalidValue::WeightsKept)
@@ -283,11 +291,15 @@ mod tests {
 
     #[test]
     fn the_number_of_keys_is_bounded() {
-        let rows: Vec<_> = (0..=MAX_ENTRIES)
+        let rows: Vec<_> = (0..=MAX)
             .map(|n| row(&format!("p/q/{n}"), Some("drain")))
             .collect();
-        assert!(read(&list(&rows)).unwrap_err().contains("16384"));
-        assert_eq!(read(&list(&rows[1..])).unwrap().entries.len(), MAX_ENTRIES);
+        assert!(
+            read(&list(&rows))
+                .unwrap_err()
+                .contains("more than 1000 keys")
+        );
+        assert_eq!(read(&list(&rows[1..])).unwrap().entries.len(), MAX);
     }
 
     #[test]

@@ -27,8 +27,6 @@ pub const MARK: &str = ".haptic-kv";
 const FORMAT: &str = "1";
 /// What a temporary's name starts with.
 const TEMPORARY: &str = ".tmp-";
-/// Files of one directory.
-pub const MAX_FILES: usize = 16_384;
 /// How often each name may come on average before a listing ends.
 const MAX_REPEATS: usize = 4;
 /// Entries that are read of any directory, however few names it has.
@@ -142,8 +140,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`DirError::TooMany`], `Io`.
-    pub fn list(&self) -> Result<Listing, DirError> {
+    /// [`DirError::TooMany`] above `max` names, `Io`.
+    pub fn list(&self, max: usize) -> Result<Listing, DirError> {
         let io = |source: Errno| DirError::Io {
             path: self.path.clone(),
             source: source.into(),
@@ -160,8 +158,11 @@ impl Store {
                 };
             }
             let names = listing.keys.len() + listing.foreign.len();
-            if names > MAX_FILES {
-                return Err(DirError::TooMany(self.path.clone()));
+            if names > max {
+                return Err(DirError::TooMany {
+                    path: self.path.clone(),
+                    max,
+                });
             }
             seen += 1;
             if seen > names * MAX_REPEATS + MIN_ENTRIES {
@@ -345,8 +346,13 @@ pub enum DirError {
         /// What the mark says.
         found: String,
     },
-    /// It has more than [`MAX_FILES`] files.
-    TooMany(PathBuf),
+    /// It has more files than are allowed.
+    TooMany {
+        /// The directory.
+        path: PathBuf,
+        /// How many are.
+        max: usize,
+    },
     /// It cannot be read.
     Io {
         /// The directory or its mark.
@@ -368,7 +374,7 @@ impl fmt::Display for DirError {
         match self {
             Self::Missing(path) => write!(
                 f,
-                "there is no directory {}: if a volume belongs there, mount it; only for a new store start the responder, which makes the directory (its parent must exist)",
+                "there is no directory {0}: if a volume belongs there or above it, mount it; on a disk of this machine's own the responder makes it with --kv-missing make; by hand, and only for a new, empty store: mkdir -p {0} && echo {FORMAT} > {0}/{MARK}",
                 path.display()
             ),
             Self::Unmarked(path) => write!(
@@ -381,9 +387,9 @@ impl fmt::Display for DirError {
                 "{}/{MARK} says format {found:?}, and this program knows {FORMAT}; use the version that wrote it",
                 path.display()
             ),
-            Self::TooMany(path) => write!(
+            Self::TooMany { path, max } => write!(
                 f,
-                "{} has more than {MAX_FILES} files; remove what is no override",
+                "{} has more than {max} files; remove what is no override, or raise --kv-max-keys",
                 path.display()
             ),
             Self::Io { path, source } => {
@@ -402,7 +408,9 @@ impl Error for DirError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Io { source, .. } | Self::Make { source, .. } => Some(source),
-            Self::Missing(_) | Self::Unmarked(_) | Self::Format { .. } | Self::TooMany(_) => None,
+            Self::Missing(_) | Self::Unmarked(_) | Self::Format { .. } | Self::TooMany { .. } => {
+                None
+            }
         }
     }
 }
@@ -440,7 +448,13 @@ impl Error for PutError {
     }
 }
 
-/// The file name of a key, for messages.
+/// The bare file name of a key, for messages.
+#[must_use]
+pub fn shown_name(key: &str) -> String {
+    key::file_name(key).unwrap_or_else(|_| key.to_owned())
+}
+
+/// The path of a key's file, for messages.
 #[must_use]
 pub fn display_name(path: &Path, key: &str) -> PathBuf {
     match key::file_name(key) {

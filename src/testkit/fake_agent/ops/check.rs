@@ -34,11 +34,10 @@ pub(in crate::testkit::fake_agent) fn check(
     };
     for (index, op) in ops.iter().enumerate() {
         let checked = match known(op, knobs) {
-            Some(kind) => batch.op(op, kind),
-            None => Err((
-                "unsupported",
-                "this agent knows no op of that kind".to_owned(),
-            )),
+            Some(kind) => batch
+                .op(op, kind)
+                .and_then(|()| has_its_time(op, kind, ops.get(index..).unwrap_or_default())),
+            None => Err(("unsupported", no_such_kind(op))),
         };
         checked.map_err(|(outcome, words)| NotExecutable {
             index,
@@ -48,6 +47,38 @@ pub(in crate::testkit::fake_agent) fn check(
         })?;
     }
     Ok(())
+}
+
+/// A wait needs its time, unless it belongs to a delete behind it.
+fn has_its_time(op: &Op, kind: OpKind, rest: &[Op]) -> Checked {
+    let delete = match kind {
+        OpKind::WaitSrvRemovable => "server_del",
+        OpKind::WaitBeRemovable => "backend_del",
+        _ => return Ok(()),
+    };
+    let of_it = |other: &Op| {
+        other.kind == delete && other.backend == op.backend && other.server == op.server
+    };
+    match op.timeout_ms.is_none() && !rest.iter().any(of_it) {
+        true => invalid("timeout_ms is missing"),
+        false => Ok(()),
+    }
+}
+
+/// The first op whose kind is not known.
+pub(in crate::testkit::fake_agent) fn unknown(ops: &[Op], knobs: &Knobs) -> Option<NotExecutable> {
+    let index = ops.iter().position(|op| known(op, knobs).is_none())?;
+    let op = ops.get(index)?;
+    Some(NotExecutable {
+        index,
+        outcome: "unsupported",
+        words: no_such_kind(op),
+        kind: op.kind.clone(),
+    })
+}
+
+fn no_such_kind(op: &Op) -> String {
+    format!("this agent knows no op of the kind {:?}", op.kind)
 }
 
 /// The op's kind, unless the fake plays an agent that does not know it.

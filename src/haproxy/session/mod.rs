@@ -11,15 +11,18 @@
 //! over. A session that was opened before a reload stays with the old worker: look at
 //! [`Session::info`] and at a new connection before believing its answers.
 
+mod error;
+mod exchange;
+
+pub use error::SessionError;
+use exchange::Run;
+
 use super::command::Command;
-use super::identity::{InfoError, WorkerInfo};
-use super::reply::{OutOfStep, Reply, Splitter};
+use super::identity::WorkerInfo;
+use super::reply::{Reply, Splitter};
 use super::socket::{Connection, SocketError, WriteError};
 use super::wait::Deadline;
 use super::worker::WorkerSocket;
-use std::collections::VecDeque;
-use std::error::Error;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -209,15 +212,7 @@ impl Session {
         judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
     ) -> Exchange {
         let commands: Vec<&Command> = commands.iter().chain(last).collect();
-        let mut run = Run {
-            outcomes: vec![Outcome::NotSent; commands.len()],
-            commands,
-            open: VecDeque::new(),
-            next: 0,
-            outstanding: 0,
-            stopped: false,
-            due: None,
-        };
+        let mut run = Run::of(commands);
         let broken = if self.over {
             Some(SessionError::Over)
         } else {
@@ -225,7 +220,7 @@ impl Session {
         };
         self.over = self.over || broken.is_some();
         Exchange {
-            outcomes: run.outcomes,
+            outcomes: run.outcomes(),
             broken,
         }
     }
@@ -245,7 +240,7 @@ impl Session {
                 call();
             }
             let sent = sent.and_then(|()| {
-                if run.open.is_empty() {
+                if !run.waits() {
                     return Ok(());
                 }
                 // What came while sending is looked at first.
@@ -261,7 +256,7 @@ impl Session {
                 return Err(error.with_words(self.splitter.partial()));
             }
             run.settle(&mut replies, judge);
-            if run.open.is_empty() && (run.stopped || run.next >= run.commands.len()) {
+            if run.is_over() {
                 return Ok(());
             }
         }
@@ -274,7 +269,7 @@ impl Session {
         replies: &mut Vec<Reply>,
         deadline: Deadline,
     ) -> Result<(), SessionError> {
-        let first = run.next;
+        let first = run.next();
         let mut batch = Vec::new();
         while let Some(command) = run.fitting(batch.len()) {
             batch.extend_from_slice(command.bytes());
@@ -382,169 +377,6 @@ fn whole_lines(rest: &[u8]) -> &[u8] {
         .rposition(|&b| b == b'\n')
         .or_else(|| rest.iter().position(|&b| b == b'\n'));
     end.and_then(|end| rest.get(..=end)).unwrap_or(rest)
-}
-
-/// The state of one exchange.
-struct Run<'a> {
-    commands: Vec<&'a Command>,
-    outcomes: Vec<Outcome>,
-    /// Places of the commands that are sent and not answered, oldest first.
-    open: VecDeque<usize>,
-    /// The first command that is not sent.
-    next: usize,
-    /// Bytes of the open ones.
-    outstanding: usize,
-    stopped: bool,
-    /// The oldest open command and when it must be answered.
-    due: Option<(usize, Deadline)>,
-}
-
-impl<'a> Run<'a> {
-    /// When the oldest open command must be answered. Counted from when it became the
-    /// oldest: bytes that trickle in do not move it.
-    fn due(&mut self, deadline: Deadline) -> Deadline {
-        let oldest = self.open.front().copied();
-        match self.due {
-            Some((at, due)) if Some(at) == oldest => due,
-            Some(_) | None => {
-                let command = oldest.and_then(|at| self.commands.get(at));
-                let due = deadline.within(command.map_or(LAST_WORDS, |one| one.patience()));
-                self.due = oldest.map(|at| (at, due));
-                due
-            }
-        }
-    }
-
-    /// The next command if it may be sent behind `batch` bytes of this write.
-    fn fitting(&self, batch: usize) -> Option<&'a Command> {
-        let command = *self.commands.get(self.next).filter(|_| !self.stopped)?;
-        let fits = self.outstanding + command.bytes().len() <= WINDOW_BYTES;
-        let alone = self.open.is_empty() && batch == 0;
-        (fits || alone).then_some(command)
-    }
-
-    fn mark_sent(&mut self) {
-        if let Some(command) = self.commands.get(self.next) {
-            self.outstanding += command.bytes().len();
-            self.open.push_back(self.next);
-            if let Some(outcome) = self.outcomes.get_mut(self.next) {
-                *outcome = Outcome::Unknown;
-            }
-            self.next += 1;
-        }
-    }
-
-    /// Of the commands from `first` on, only `written` bytes went out: those of which
-    /// nothing did are not sent after all. Returns how many.
-    fn take_back(&mut self, first: usize, written: usize) -> usize {
-        let mut start = 0;
-        let mut unsent = 0;
-        for (at, command) in self.commands.iter().enumerate().take(self.next).skip(first) {
-            if start >= written {
-                unsent += 1;
-                self.open.pop_back();
-                if let Some(outcome) = self.outcomes.get_mut(at) {
-                    *outcome = Outcome::NotSent;
-                }
-            }
-            start += command.bytes().len();
-        }
-        self.stopped = true;
-        unsent
-    }
-
-    /// Gives the answers to the oldest open commands.
-    fn settle(
-        &mut self,
-        replies: &mut Vec<Reply>,
-        judge: &mut dyn FnMut(usize, &Reply) -> ControlFlow<()>,
-    ) {
-        for reply in replies.drain(..) {
-            let Some(at) = self.open.pop_front() else {
-                return;
-            };
-            if let Some(command) = self.commands.get(at) {
-                self.outstanding = self.outstanding.saturating_sub(command.bytes().len());
-            }
-            self.stopped = judge(at, &reply).is_break() || self.stopped;
-            if let Some(outcome) = self.outcomes.get_mut(at) {
-                *outcome = Outcome::Answered(reply);
-            }
-        }
-    }
-}
-
-/// Why a session is over or was not had.
-#[derive(Debug)]
-pub enum SessionError {
-    /// The connection.
-    Socket(SocketError),
-    /// HAProxy closed it with commands open.
-    Ended {
-        /// What it said last without a prompt, shortened; usually the reason.
-        words: String,
-    },
-    /// Answers and commands do not fit together.
-    OutOfStep(OutOfStep),
-    /// The socket does not do sessions as HAProxy does.
-    NoSession {
-        /// What it answered, shortened.
-        words: String,
-    },
-    /// The worker did not say who it is.
-    Info(InfoError),
-    /// It was over before.
-    Over,
-}
-
-impl SessionError {
-    fn with_words(self, partial: &[u8]) -> Self {
-        match self {
-            Self::Ended { .. } => Self::Ended {
-                words: String::from_utf8_lossy(partial.get(..400).unwrap_or(partial))
-                    .trim()
-                    .to_owned(),
-            },
-            Self::Socket(_)
-            | Self::OutOfStep(_)
-            | Self::NoSession { .. }
-            | Self::Info(_)
-            | Self::Over => self,
-        }
-    }
-}
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Socket(_) => f.write_str("the session with the worker failed"),
-            Self::Ended { words } if words.is_empty() => {
-                f.write_str("HAProxy closed the session before all commands were answered")
-            }
-            Self::Ended { words } => write!(
-                f,
-                "HAProxy closed the session before all commands were answered, and said: {words}"
-            ),
-            Self::OutOfStep(_) => f.write_str("the session with the worker is out of step"),
-            Self::NoSession { words } => write!(
-                f,
-                "the worker's stats socket does not open a session as HAProxy does, it says {words:?}"
-            ),
-            Self::Info(_) => f.write_str("the worker did not say who it is"),
-            Self::Over => f.write_str("the session is over"),
-        }
-    }
-}
-
-impl Error for SessionError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Socket(source) => Some(source),
-            Self::OutOfStep(source) => Some(source),
-            Self::Info(source) => Some(source),
-            Self::Ended { .. } | Self::NoSession { .. } | Self::Over => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,111 @@
+//! The look at the worker after a batch, and what follows if it is out of step.
+//!
+//! The look itself holds no lock: applies go on meanwhile, and the first of them makes it
+//! void. What it found is acted on under the lock, if nothing has happened in between. The
+//! agent mends nothing here by commands of its own; the files are reloaded.
+
+use std::sync::Arc;
+
+use crate::haproxy::deletes::Queue;
+use crate::haproxy::identity::Identity;
+use crate::haproxy::ops::Touched;
+use crate::haproxy::readback::{Object, Verdict, Void};
+use crate::wire::path::ManifestPath;
+
+use super::agent::Agent;
+use super::content::Managed;
+use super::tx::Tx;
+use super::view::View;
+
+/// What a batch touched, to be looked at.
+#[derive(Debug)]
+pub(super) struct ReadBack {
+    expected: Identity,
+    /// The record as it was; every apply moves it.
+    txn: u64,
+    touched: Touched,
+    deletes: Queue,
+    view: Arc<View>,
+}
+
+impl ReadBack {
+    /// Compares the worker with the files as they were published.
+    pub(super) fn look(&self, agent: &Agent) -> Result<Vec<(Object, Verdict)>, Void> {
+        let owned = |path: &ManifestPath| self.view.files.contains_key(path);
+        let content = Managed::new(agent, &owned);
+        let (touched, deletes) = (&self.touched, &self.deletes);
+        agent
+            .haproxy
+            .read_back(self.expected, touched, &content, deletes)
+    }
+}
+
+impl Tx {
+    /// What the latest batch touched, to be looked at. Nothing if an apply came after it.
+    pub(super) fn begin_read_back(&mut self, agent: &Agent) -> Option<ReadBack> {
+        let (generation, touched) = self.readback.take()?;
+        if generation != self.record.generation || touched.is_empty() {
+            return None;
+        }
+        Some(ReadBack {
+            expected: self.record.worker?,
+            txn: self.record.txn,
+            touched,
+            deletes: self.record.deletes.clone(),
+            view: agent.view(),
+        })
+    }
+
+    /// Acts on a look. A worker that is out of step with its files is counted and
+    /// reloaded, as soon as the pacing allows. False if something happened in between,
+    /// so that the look says nothing.
+    pub(super) fn end_read_back(
+        &mut self,
+        agent: &Agent,
+        look: &ReadBack,
+        seen: Result<Vec<(Object, Verdict)>, Void>,
+    ) -> bool {
+        if self.record.txn != look.txn || self.record.worker != Some(look.expected) {
+            return false;
+        }
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(void) => {
+                log::debug!(reason = void.why; "no look at the worker after the batch");
+                return true;
+            }
+        };
+        log::debug!(objects = seen.len(); "looked at what the batch changed");
+        let mut differs = false;
+        for (object, verdict) in seen {
+            match verdict {
+                Verdict::Agrees => {}
+                Verdict::Differs { what } => {
+                    differs = true;
+                    agent.metrics.map_divergence.inc();
+                    log::error!(object:%, what; "the worker is out of step with the files");
+                }
+                Verdict::Unverified { why } => {
+                    log::warn!(object:%, reason = why; "what the worker holds could not be compared");
+                }
+            }
+        }
+        if differs {
+            self.record.worker_ops_plan_id.clear();
+            self.repair(agent);
+        }
+        true
+    }
+
+    /// A reload of the applied set, when the pacing allows it.
+    fn repair(&mut self, agent: &Agent) {
+        if self.record.pending.is_none() {
+            let due = self
+                .earliest_reload(agent)
+                .unwrap_or_else(|| agent.clock.wall().0);
+            let plan_id = self.record.applied_plan_id.clone();
+            self.put_off(agent, plan_id, due, true);
+        }
+        self.save_quietly(agent);
+    }
+}
