@@ -161,8 +161,8 @@ fn sessions_are_cut_when_the_grace_is_over() {
 fn a_wait_without_a_time_leaves_the_grace_to_the_configuration() {
     for version in Version::ALL {
         let (port, slow) = (Port::reserve(), Slow::start());
-        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address));
-        let request = slow.request(port.number());
+        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address()));
+        let request = slow.request(port.number(), "x");
         bench.good(&json!([
             server("server_disable", "s1", json!({})),
             server("wait_srv_removable", "s1", json!({})),
