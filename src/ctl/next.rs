@@ -216,3 +216,75 @@ fn of_transport(error: &HttpError) -> String {
         HttpError::Cancelled => "start again".into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever became of a set, the sentence names a step, and the way back that was
+    /// refused is not among the steps where it cannot help.
+    #[test]
+    fn each_sort_of_refusal_has_its_step() {
+        for (refusal, step, step_back) in [
+            (
+                Refusal::Files,
+                "mend what is named above, then push",
+                "push a set that HAProxy accepts",
+            ),
+            (
+                Refusal::Silent,
+                "HAProxy's own log says",
+                "push a set that HAProxy accepts",
+            ),
+            (
+                Refusal::Unasked,
+                "start it, then push again",
+                "start it, then hapticctl revert again",
+            ),
+            (
+                Refusal::Ended,
+                "start it again, which loads the set from before",
+                "start it again",
+            ),
+            (
+                Refusal::Unconfirmed,
+                "once it answers, push again",
+                "once it answers, hapticctl revert again",
+            ),
+            (
+                Refusal::Unread,
+                "hapticctl push DIR writes it",
+                "push a set that HAProxy accepts",
+            ),
+            (
+                Refusal::Disk,
+                "what is named above, then push",
+                "what is named above, then hapticctl revert",
+            ),
+            (
+                Refusal::NothingGood,
+                "hapticctl push DIR",
+                "hapticctl push DIR",
+            ),
+            (
+                Refusal::GoodLost,
+                "hapticctl push DIR",
+                "hapticctl push DIR",
+            ),
+        ] {
+            assert!(
+                after(refusal).contains(step),
+                "{refusal:?}: {}",
+                after(refusal)
+            );
+            let back = after_revert(refusal);
+            assert!(back.contains(step_back), "{refusal:?}: {back}");
+            let helps = back.contains("revert again");
+            let passes = matches!(
+                refusal,
+                Refusal::Unasked | Refusal::Unconfirmed | Refusal::Disk
+            );
+            assert_eq!(helps, passes, "{refusal:?}: {back}");
+        }
+    }
+}

@@ -214,9 +214,9 @@ fn map_name(row: &str) -> Option<&str> {
     (is_id(id) && !name.is_empty()).then_some(name)
 }
 
-/// `<id> () acl '<fetch>' file '<configuration>' line <n>. …`
+/// `<id> () …`: patterns that stand on a line of the configuration.
 fn is_inline(row: &str) -> bool {
-    row.split_once(" () acl '").is_some_and(|(id, _)| is_id(id))
+    row.split_once(" () ").is_some_and(|(id, _)| is_id(id))
 }
 
 fn is_id(id: &str) -> bool {
@@ -373,7 +373,6 @@ mod tests {
             (Kind::Maps, "\n"),
             (Kind::AclFiles, "1 lists/a.acl\n"),
             (Kind::AclFiles, "x () acl 'path' file 'c' line 1.\n"),
-            (Kind::AclFiles, "1 () pattern loaded from file '' used by\n"),
             (Kind::Certs, "certs/a.pem\n"),
             (Kind::Certs, "# transaction\ncerts/a.pem\n"),
             (Kind::CaFiles, "# filename\nca/a.pem\n"),

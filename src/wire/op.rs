@@ -134,6 +134,8 @@ pub struct Op {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub keywords: Vec<Keyword>,
+    /// Of a wait. One in front of a delete sets that delete's grace; without a time the
+    /// agent's own stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]

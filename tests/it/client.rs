@@ -12,3 +12,5 @@ mod push;
 mod real;
 mod script;
 mod sending;
+#[cfg(feature = "testkit")]
+mod settle;

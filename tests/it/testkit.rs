@@ -1,5 +1,6 @@
 //! The fakes of the test kit against what they stand for.
 
+mod advice;
 mod config;
 mod fake_agent;
 mod faults;

@@ -182,6 +182,9 @@ impl Mentions {
         let text = String::from_utf8_lossy(entry.content);
         let configuration = rows || is_configuration(entry);
         for (line, text) in (1..).zip(text.lines()) {
+            if configuration && !may_name(text, names) {
+                continue;
+            }
             let words = match configuration {
                 true => words(text),
                 false => vec![text.replace(['"', '\'', '\\'], "")],
@@ -315,6 +318,15 @@ fn is_configuration(entry: &Entry<'_>) -> bool {
     lines.any(|line| SECTIONS.iter().any(|section| begins(line, section)))
 }
 
+/// Whether it is worth taking a line apart: most lines name no file.
+fn may_name(line: &str, names: &HashSet<&str>) -> bool {
+    let names_one = |run: &str| {
+        let file = run.rsplit('@').next().unwrap_or(run);
+        names.contains(last(file)) || DIRECTORY_WORDS.contains(&run)
+    };
+    line.contains(['"', '\'', '\\', '$']) || line.split(|c| !is_of_name(c)).any(names_one)
+}
+
 /// The words of a line, quotes and escapes resolved, each variable a [`VARIABLE`].
 fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -363,7 +375,9 @@ fn words(line: &str) -> Vec<String> {
 const OPENING: [char; 4] = ['[', '{', '(', '!'];
 
 fn is_of_name(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+' | '~' | '@' | VARIABLE)
+    c.is_ascii_alphanumeric()
+        || matches!(c, '_' | '-' | '.' | '/' | '+' | '~' | '@' | VARIABLE)
+        || (!c.is_ascii() && c.is_alphanumeric())
 }
 
 /// The runs of a word that may be names, and where they begin. What `virt@` names is no

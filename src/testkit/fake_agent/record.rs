@@ -37,7 +37,7 @@ pub enum Given {
     /// 200: ACK or NACK.
     Result(Box<ApplyResult>),
     /// 409: the fence refused.
-    Conflict(Conflict),
+    Conflict(Box<Conflict>),
     /// 409: content is missing.
     Missing(Missing),
     /// 400, 413 or 503.

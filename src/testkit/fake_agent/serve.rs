@@ -235,7 +235,7 @@ fn receive(
     {
         let inner = &mut *shared.lock();
         if let Err(conflict) = inner.pod.fence(&manifest, false) {
-            return Some(Given::Conflict(*conflict));
+            return Some(Given::Conflict(conflict));
         }
         if manifest.mode != Mode::RevertLkg {
             if let Some(nack) = inner.declared_bad(&manifest) {
@@ -268,7 +268,7 @@ fn receive(
     shared.ring();
     Some(match answer {
         Answer::Result(result) => Given::Result(result),
-        Answer::Conflict(conflict) => Given::Conflict(*conflict),
+        Answer::Conflict(conflict) => Given::Conflict(conflict),
         Answer::Missing(missing) => Given::Missing(missing),
     })
 }

@@ -34,7 +34,7 @@
 //! ```
 //!
 //! Not modelled: traffic (sessions are numbers that a test sets), checks, what is inside a
-//! certificate beyond its serial number, ACLs, other levels than admin.
+//! certificate beyond its serial number, ACLs (none is listed), other levels than admin.
 
 use std::fmt;
 use std::fs;

@@ -4,21 +4,21 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use haptic_agent::client::{
-    Cancel, Client, ClientConfig, Credentials, Epoch, Error, FileSet, FileSetOptions, Fleet,
-    Outcome, PushError, PushOptions, Pushed, Refusal, Step, push, push_watched,
+    Client, ClientConfig, Credentials, Epoch, Error, FileSet, FileSetOptions, Fleet, Outcome,
+    PushError, PushOptions, Pushed, Refusal, Refused, Step, push, push_watched,
 };
 use haptic_agent::testkit::FakeAgent;
-use haptic_agent::testkit::fake_agent::{Break, Pacing, ReloadFault};
+use haptic_agent::testkit::fake_agent::ReloadFault;
 use haptic_agent::wire::manifest::{FileKind, Mode, Token};
 
 const CONFIG: &[u8] = b"global\ndefaults\nfrontend f\n";
 
-fn client(agent: &FakeAgent) -> Client {
+pub(super) fn client(agent: &FakeAgent) -> Client {
     let credentials = Credentials::new(agent.username(), agent.password()).unwrap();
     Client::new(ClientConfig::new(&agent.url(), credentials).unwrap())
 }
 
-fn set(files: &[(&str, &[u8])]) -> FileSet {
+pub(super) fn set(files: &[(&str, &[u8])]) -> FileSet {
     let files = [("haproxy.cfg", CONFIG)].iter().chain(files);
     FileSet::from_files(
         files.map(|(name, bytes)| (*name, bytes.to_vec())),
@@ -27,7 +27,7 @@ fn set(files: &[(&str, &[u8])]) -> FileSet {
     .unwrap()
 }
 
-fn options() -> PushOptions {
+pub(super) fn options() -> PushOptions {
     PushOptions {
         recover: Duration::from_secs(5),
         wait: Duration::from_secs(20),
@@ -110,6 +110,26 @@ fn a_worker_that_does_not_answer_is_no_success() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// No manifest may have the agent's own names; nothing is sent to learn that.
+#[test]
+fn a_name_that_the_agent_keeps_for_itself_is_refused_before_a_byte_is_sent() {
+    let agent = FakeAgent::builder()
+        .reserved(["run/worker.sock".to_owned()])
+        .start()
+        .unwrap();
+    let client = client(&agent);
+    for name in ["run/worker.sock", "run", "run/worker.sock/x"] {
+        match push(&client, &set(&[(name, b"x")]), &options()) {
+            Err(PushError::Client(Error::Refused(Refused::Reserved(path)))) => {
+                assert_eq!(path.as_str(), name);
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert!(agent.applies().is_empty());
+    push(&client, &set(&[("run/other", b"x")]), &options()).unwrap();
 }
 
 #[test]
@@ -351,144 +371,6 @@ fn a_refusal_comes_with_haproxy_s_words_and_a_repeated_one_says_so() {
 }
 
 #[test]
-fn a_scheduled_reload_is_waited_for_or_not() {
-    let agent = FakeAgent::start().unwrap();
-    let client = client(&agent);
-    push(&client, &set(&[]), &options()).unwrap();
-    agent.set_pacing(Pacing::Window(Duration::from_millis(700)));
-    push(&client, &set(&[("general/a", b"1")]), &options()).unwrap();
-
-    let hasty = PushOptions {
-        wait: Duration::ZERO,
-        ..options()
-    };
-    let next = set(&[("general/a", b"2")]);
-    let pushed = push(&client, &next, &hasty).unwrap();
-    assert!(
-        matches!(pushed.outcome, Outcome::Pending { .. }),
-        "{:?}",
-        pushed.outcome
-    );
-    assert!(!pushed.is_converged());
-    // The same push again waits for what the first one began.
-    let waited = RefCell::new(0);
-    let watch = |step: &Step<'_>| {
-        if let Step::Waiting { .. } = step {
-            *waited.borrow_mut() += 1;
-        }
-    };
-    let pushed = push_watched(&client, &next, &options(), &watch).unwrap();
-    assert!(pushed.is_converged(), "{:?}", pushed.outcome);
-    assert_eq!(*waited.borrow(), 1);
-    assert_eq!(agent.state().running_plan_id, next.plan_id());
-
-    // The reload that was waited for fails.
-    agent.next_reload(ReloadFault::Refused("[haproxy.cfg:1] : no".into()));
-    match push(&client, &set(&[("general/a", b"3")]), &options()) {
-        Err(PushError::Nack(result)) => {
-            assert!(result.error.unwrap().message.contains("[haproxy.cfg:1]"));
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_wait_has_an_end() {
-    let agent = FakeAgent::start().unwrap();
-    let client = client(&agent);
-    agent.set_pacing(Pacing::Always);
-    let short = PushOptions {
-        wait: Duration::from_millis(300),
-        ..options()
-    };
-    match push(&client, &set(&[]), &short) {
-        Err(PushError::StillPending { .. }) => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-/// An agent that dies between push and answer, wherever the connection breaks.
-#[test]
-fn a_lost_answer_is_looked_up() {
-    for place in [
-        Break::BeforeReading,
-        Break::MidBody,
-        Break::AfterApplying,
-        Break::InAnswer(0),
-        Break::InAnswer(200),
-    ] {
-        let agent = FakeAgent::start().unwrap();
-        let client = client(&agent);
-        push(&client, &set(&[]), &options()).unwrap();
-        let next = set(&[("general/a", &[b'x'; 200_000])]);
-        agent.break_next(place);
-        let pushed =
-            push(&client, &next, &options()).unwrap_or_else(|error| panic!("{place:?}: {error}"));
-        assert!(pushed.is_converged(), "{place:?}");
-        assert_eq!(agent.state().running_plan_id, next.plan_id(), "{place:?}");
-        let results = agent
-            .applies()
-            .iter()
-            .filter(|a| a.result().is_some_and(|r| r.ok))
-            .count();
-        assert_eq!(results, 2, "{place:?}: once each");
-    }
-}
-
-/// A refusal whose answer was lost is still a refusal.
-#[test]
-fn a_lost_refusal_is_found_in_the_state() {
-    let agent = FakeAgent::start().unwrap();
-    let client = client(&agent);
-    push(&client, &set(&[]), &options()).unwrap();
-    agent.fail_next_reload("[haproxy.cfg:9] : no");
-    agent.break_next(Break::AfterApplying);
-    match push(&client, &set(&[("general/a", b"x")]), &options()) {
-        Err(PushError::Nack(result)) => assert!(result.error.unwrap().message.contains(":9]")),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn an_agent_that_stays_away_is_an_error_that_says_what_was_lost() {
-    let agent = FakeAgent::start().unwrap();
-    let client = client(&agent);
-    push(&client, &set(&[]), &options()).unwrap();
-    agent.break_next(Break::AfterApplying);
-    let short = PushOptions {
-        recover: Duration::from_millis(500),
-        ..options()
-    };
-    let watch = |step: &Step<'_>| {
-        if let Step::Lost(_) = step {
-            agent.refuse_connections(1000);
-        }
-    };
-    match push_watched(
-        &client,
-        &set(&[("general/a", &[b'x'; 200_000])]),
-        &short,
-        &watch,
-    ) {
-        Err(PushError::Client(Error::Transport(_))) => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_busy_agent_is_asked_again_and_three_rounds_are_the_end() {
-    let agent = FakeAgent::start().unwrap();
-    let client = client(&agent);
-    agent.turn_away(2);
-    assert_eq!(push(&client, &set(&[]), &options()).unwrap().rounds, 3);
-    agent.turn_away(3);
-    match push(&client, &set(&[("general/a", b"")]), &options()) {
-        Err(PushError::NoEnd) => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn an_agent_of_another_release_gets_files_and_a_reload() {
     let agent = FakeAgent::start().unwrap();
     let client = client(&agent);
@@ -498,23 +380,6 @@ fn an_agent_of_another_release_gets_files_and_a_reload() {
     let manifest = agent.last().unwrap().manifest.unwrap();
     assert_eq!((manifest.mode, manifest.ops.len()), (Mode::Reload, 0));
     assert_eq!(agent.last().unwrap().parts.len(), 2);
-}
-
-#[test]
-fn a_cancel_ends_the_waiting() {
-    let agent = FakeAgent::start().unwrap();
-    agent.set_pacing(Pacing::Always);
-    let cancel = Cancel::new();
-    let client = client(&agent).cancelled_by(&cancel);
-    let watch = |step: &Step<'_>| {
-        if let Step::Waiting { .. } = step {
-            cancel.cancel();
-        }
-    };
-    match push_watched(&client, &set(&[]), &options(), &watch) {
-        Err(PushError::Client(error)) => assert!(error.is_cancelled()),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

@@ -169,6 +169,27 @@ fn a_master_that_hangs_has_judged_nothing() {
     pod.is_well(&site, &pushed);
 }
 
+/// A worker that is killed takes its master along: nobody is there to judge anything.
+#[test]
+fn a_worker_that_was_killed_is_a_haproxy_to_start() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let (mut pod, site) = Pod::pushed(version, &[("--reload-timeout", "4s")]);
+        let worker = i32::try_from(pod.haproxy.worker_pid()).unwrap();
+        kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+        wait::until("the agent notices", Duration::from_secs(30), || {
+            (pod.standing() == "down").then_some(())
+        });
+        wait::until("the master goes too", Duration::from_secs(30), || {
+            pod.haproxy.exited().map(drop)
+        });
+        site.write("haproxy.cfg", &pod.config("# two\n"));
+        pod.push(&site).ends(1).says(AWAY);
+        assert_eq!(refusal(&pod, &site), "unasked");
+        pod.start_haproxy();
+        pod.is_well(&site, &pod.push(&site));
+    }
+}
+
 #[test]
 fn a_disk_that_does_not_let_it_is_named_and_put_right() {
     let (pod, site) = Pod::pushed(Version::V3_4, &[]);

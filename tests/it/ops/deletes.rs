@@ -156,6 +156,29 @@ fn sessions_are_cut_when_the_grace_is_over() {
     }
 }
 
+/// As the client composes it: how long the sessions may take is the configured grace.
+#[test]
+fn a_wait_without_a_time_leaves_the_grace_to_the_configuration() {
+    for version in Version::ALL {
+        let (port, slow) = (Port::reserve(), Slow::start());
+        let mut bench = Bench::start(version, |base| serving(base, &port, slow.address()));
+        let request = slow.request(port.number(), "x");
+        bench.good(&json!([
+            server("server_disable", "s1", json!({})),
+            server("wait_srv_removable", "s1", json!({})),
+            del("s1"),
+        ]));
+        let at_once = Policy {
+            grace: Duration::ZERO,
+            cut: true,
+        };
+        let events = bench.passes(at_once, |bench| bench.queue.is_empty());
+        assert_eq!(events, [("b/s1".to_owned(), DeleteOutcome::Done)]);
+        let cut = request.join().unwrap();
+        assert!(!matches!(cut, Ok(Answer { status: 200, .. })), "{cut:?}");
+    }
+}
+
 #[test]
 fn a_switch_forbids_cutting_and_the_entry_is_given_up() {
     let (port, slow) = (Port::reserve(), Slow::start());

@@ -9,10 +9,10 @@ use haptic_agent::testkit::fake_haproxy::{Fault, ReloadFault};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
-struct Rig {
-    side: OnFake,
+pub(super) struct Rig {
+    pub(super) side: OnFake,
 }
 
 impl Rig {
@@ -21,7 +21,7 @@ impl Rig {
         Self::with(version, &[])
     }
 
-    fn with(version: Version, flags: &[(&str, &str)]) -> Self {
+    pub(super) fn with(version: Version, flags: &[(&str, &str)]) -> Self {
         let rig = Self {
             side: OnFake::start_with(version, None, flags),
         };
@@ -39,7 +39,7 @@ impl Rig {
         reply.json()
     }
 
-    fn push(&self, site: &Site, plan: &str) -> Value {
+    pub(super) fn push(&self, site: &Site, plan: &str) -> Value {
         self.send(&site.push(plan, &self.side.state("")))
     }
 
@@ -58,7 +58,7 @@ impl Rig {
         self.side.haproxy().inject(words, fault);
     }
 
-    fn inject_reload(&mut self, fault: ReloadFault) {
+    pub(super) fn inject_reload(&mut self, fault: ReloadFault) {
         self.side.haproxy().inject_reload(fault);
     }
 }

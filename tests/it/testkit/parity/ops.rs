@@ -209,7 +209,7 @@ fn servers_come_change_and_go() {
         apply("gone", |state| {
             let ops = [
                 server_op("server_disable", "n1", json!({})),
-                server_op("wait_srv_removable", "n1", json!({"timeout_ms": 1000})),
+                server_op("wait_srv_removable", "n1", json!({})),
                 server_op("server_del", "n1", json!({})),
             ];
             Site::new().auto("p4", state, &ops)
