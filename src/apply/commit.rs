@@ -55,6 +55,8 @@ impl Tx {
             ResultMode::FileOnly | ResultMode::Runtime | ResultMode::Noop => {
                 if record.pending.is_none() {
                     plan_id.clone_into(&mut record.worker_ops_plan_id);
+                    // Disk and worker hold what was asked for, whatever was refused before.
+                    record.degraded = None;
                 }
             }
             ResultMode::Scheduled | ResultMode::Rejected => {}
