@@ -160,7 +160,10 @@ impl Tx {
         match install::prune(&agent.store, empty) {
             Ok(gone) => {
                 for dir in gone {
-                    self.record.made_dirs.remove(&dir);
+                    // A restore makes it again, and it is the agent's then too.
+                    if !self.record.journal.has_backup_below(&dir) {
+                        self.record.made_dirs.remove(&dir);
+                    }
                 }
             }
             Err(error) => {

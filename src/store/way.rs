@@ -112,16 +112,7 @@ pub(super) fn back(store: &Store, journal: &Journal) -> Result<Way, StoreError> 
                 dirs.extend(inside.map(str::to_owned));
             }
         }
-        let inside = format!("{path}/");
-        let mut after = journal.entries.range::<str, _>((
-            std::ops::Bound::Included(inside.as_str()),
-            std::ops::Bound::Unbounded,
-        ));
-        let was_dir = after
-            .by_ref()
-            .take_while(|(path, _): &(&ManifestPath, _)| path.as_str().starts_with(&inside))
-            .any(|(_, entry)| entry.backup().is_some());
-        if was_dir {
+        if journal.has_backup_below(path.as_str()) {
             way.files.insert(path.clone());
         }
     }

@@ -81,6 +81,9 @@ fn bare_reloads_a_thousand_times_beside_haproxy_3_4() {
     }
 }
 
+/// How long a bare reload may take.
+const BARE: Duration = Duration::from_secs(60);
+
 type Set = BTreeMap<String, Vec<u8>>;
 
 /// 20 files that answer with one letter.
@@ -254,7 +257,7 @@ impl Scene {
                 Pace::Waited => self.reload(),
                 Pace::AsIfKilled => {
                     // A 3.0 master refuses connects while it executes itself anew.
-                    let left = wait::until("the master takes a reload", TURN, || {
+                    let left = wait::until("the master takes a reload", BARE, || {
                         let mut left = UnixStream::connect(self.haproxy.master_socket()).ok()?;
                         left.write_all(b"reload\n").ok().map(|()| left)
                     });
@@ -281,11 +284,11 @@ impl Scene {
     /// A reload, and its worker.
     fn reload(&self) {
         let before = self.haproxy.worker_pid();
-        wait::until("the master takes a reload", TURN, || {
+        wait::until("the master takes a reload", BARE, || {
             let said = self.haproxy.ask_master("reload").ok()?;
             said.starts_with("Success=1").then_some(())
         });
-        wait::until("another worker", TURN, || {
+        wait::until("another worker", BARE, || {
             let info = self.haproxy.ask("show info").ok()?;
             let pid = info.lines().find_map(|line| line.strip_prefix("Pid: "))?;
             (pid.trim() != before.to_string()).then_some(())
