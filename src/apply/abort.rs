@@ -1,8 +1,9 @@
 //! The two bad ends: refused before anything changed, and undone after it.
 //!
 //! An abort puts the last known good set back and says what went wrong first; that the
-//! undoing itself can fail is the case that `unfinished` is for. Either way the applied
-//! plan is unknown afterwards, because the controller's next step has to be a full set.
+//! undoing itself can fail is the case that `unfinished` is for. After an abort the applied
+//! plan is unknown, because the controller's next step has to be a full set; a refusal
+//! forgets nothing.
 
 use crate::metrics::{Invariant, RejectStage};
 use crate::store::StoreError;
@@ -22,14 +23,15 @@ use super::tx::Tx;
 use super::upload::Answer;
 
 impl Tx {
-    /// NACK before the first rename: disk and worker are as they were.
+    /// NACK before the first rename: disk and worker are as they were, and so is what is
+    /// known of them. Only the answer names no plan to build on.
     pub(super) fn refuse(&mut self, agent: &Agent, report: Report, failure: Failure) -> Answer {
         if matches!(self.phase, Some(Phase::Staged | Phase::Verified)) {
             if let Err(error) = self.enter(Event::Failed(failure.stage)) {
                 let _ = error.at(failure.stage);
             }
         }
-        self.reject(agent, report, failure)
+        self.nack(agent, report, failure)
     }
 
     /// NACK after the first rename: the last known good set goes back.
@@ -57,6 +59,30 @@ impl Tx {
             reloaded,
         });
         self.reject(agent, report, failure)
+    }
+
+    /// The same where the master could not be asked: the recovery reload waits for it no
+    /// second time.
+    pub(super) fn abort_unreached(
+        &mut self,
+        agent: &Agent,
+        mut report: Report,
+        failure: Failure,
+        touched: bool,
+    ) -> Answer {
+        if touched {
+            if let Err(error) = agent.haproxy.master() {
+                self.record.forget_worker();
+                let performed = self.undo(agent, &failure);
+                self.violated(agent, Invariant::RecoveryReload, &error);
+                report.rollback = Some(Rollback {
+                    performed,
+                    reloaded: false,
+                });
+                return self.reject(agent, report, failure);
+            }
+        }
+        self.abort_after(agent, report, failure, touched)
     }
 
     /// The same where HAProxy refused what is on disk. Its verdict on the bytes, if it is
@@ -105,11 +131,16 @@ impl Tx {
     }
 
     /// Records and answers a failure; the applied plan is unknown from here on.
-    pub(super) fn reject(&mut self, agent: &Agent, mut report: Report, failure: Failure) -> Answer {
+    pub(super) fn reject(&mut self, agent: &Agent, report: Report, failure: Failure) -> Answer {
+        self.record.applied_plan_id.clear();
+        self.nack(agent, report, failure)
+    }
+
+    /// Records and answers a failure.
+    fn nack(&mut self, agent: &Agent, mut report: Report, failure: Failure) -> Answer {
         if let Some(label) = RejectStage::of(failure.stage) {
             agent.metrics.rejected.of(label).inc();
         }
-        self.record.applied_plan_id.clear();
         self.degrade(agent, &failure.message);
         report.error = Some(failure);
         Answer::Result(Box::new(self.conclude(agent, report, ResultMode::Rejected)))

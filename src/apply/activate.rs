@@ -83,7 +83,7 @@ impl Tx {
                     stage: Stage::Reload,
                     message,
                 };
-                self.abort_after(agent, job.report, failure, job.touched)
+                self.abort_unreached(agent, job.report, failure, job.touched)
             }
         }
     }

@@ -55,6 +55,8 @@ impl Tx {
             ResultMode::FileOnly | ResultMode::Runtime | ResultMode::Noop => {
                 if record.pending.is_none() {
                     plan_id.clone_into(&mut record.worker_ops_plan_id);
+                    // Disk and worker hold what was asked for, whatever was refused before.
+                    record.degraded = None;
                 }
             }
             ResultMode::Scheduled | ResultMode::Rejected => {}
@@ -158,7 +160,10 @@ impl Tx {
         match install::prune(&agent.store, empty) {
             Ok(gone) => {
                 for dir in gone {
-                    self.record.made_dirs.remove(&dir);
+                    // A restore makes it again, and it is the agent's then too.
+                    if !self.record.journal.has_backup_below(&dir) {
+                        self.record.made_dirs.remove(&dir);
+                    }
                 }
             }
             Err(error) => {

@@ -131,7 +131,15 @@ impl Tx {
             plan_id: report.plan_id,
             ok: mode != ResultMode::Rejected,
             mode,
-            applied_plan_id: self.record.applied_plan_id.clone(),
+            // A refusal that changed nothing leaves it known; the state tells.
+            applied_plan_id: match mode {
+                ResultMode::Rejected => String::new(),
+                ResultMode::Runtime
+                | ResultMode::FileOnly
+                | ResultMode::Reload
+                | ResultMode::Scheduled
+                | ResultMode::Noop => self.record.applied_plan_id.clone(),
+            },
             running_plan_id: self.record.running_plan_id.clone(),
             worker_ops_plan_id: self.record.worker_ops_plan_id.clone(),
             applied_token: self.record.applied_token,

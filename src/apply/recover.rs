@@ -5,14 +5,15 @@
 //! start from it. What the worker makes of the set is decided once it answers. Every
 //! step can be cut and begun again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::haproxy::identity::Identity;
 use crate::store::state_file::Loaded;
 use crate::store::tree::Tree;
 use crate::store::{StoreError, install, journal, sweep};
-use crate::wire::digest::hex;
+use crate::wire::digest::{DigestKind, hex};
+use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::activate::Activation;
@@ -264,7 +265,11 @@ impl Tx {
         };
         match install::replay(&agent.store, &intent.tree) {
             Ok(()) => {}
-            Err(error @ StoreError::StagedLost { .. }) => {
+            // The second: somebody has put something into a directory that was to go.
+            Err(error)
+                if matches!(error, StoreError::StagedLost { .. })
+                    || error.errno() == Some(libc::ENOTEMPTY) =>
+            {
                 log::warn!(error:% = words(&error); "the apply cannot be finished");
                 self.give_up_intent(agent, &lost(&words(&error)))?;
                 return Ok(Rest::Nothing);
@@ -283,7 +288,7 @@ impl Tx {
                 tree.observe_one(&**agent.store.fs(), path, now)?;
             }
         }
-        if hex(&tree.fold()) != intent.fold {
+        if hex(&tree.fold()) != intent.fold || self.put_back_again(agent, owned)? {
             let message = "the tree is not the set of the apply: a restore of the last known good set had begun, or something else wrote it";
             log::warn!(plan_id = intent.plan_id; "{message}");
             self.give_up_intent(agent, &lost(message))?;
@@ -295,6 +300,24 @@ impl Tx {
         self.tree = tree;
         self.phase = Some(Phase::Written);
         Ok(Rest::Activate)
+    }
+
+    /// Whether a file is there that the set of the intent does not have and that an apply
+    /// before it had removed: a restore brings those back first, and no fold shows them.
+    fn put_back_again(
+        &self,
+        agent: &Agent,
+        owned: &BTreeMap<ManifestPath, DigestKind>,
+    ) -> Result<bool, StoreError> {
+        let mut removed = self
+            .record
+            .journal
+            .entries
+            .iter()
+            .filter(|(path, entry)| entry.backup().is_some() && !owned.contains_key(*path));
+        removed.try_fold(false, |found, (path, _)| {
+            Ok(found || agent.store.has_file(path.as_str())?)
+        })
     }
 
     /// Puts the last known good set back; the intent is void. An error is tried again: an

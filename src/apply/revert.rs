@@ -28,7 +28,7 @@ impl Tx {
         };
         if lkg.is_empty() {
             let message = "no last known good set is known yet: send a full set with mode reload";
-            return self.reject(agent, report, at_revert(message.to_owned()));
+            return self.refuse(agent, report, at_revert(message.to_owned()));
         }
         log::info!(plan_id = lkg; "reverting to the last known good set");
         report.watch.lap(Leg::Admit, agent.clock.now());
@@ -37,7 +37,7 @@ impl Tx {
             // Nothing was touched. Should the record be on disk all the same, a restart
             // restores what was asked for here.
             self.phase = None;
-            return self.reject(agent, report, at_revert(words(&error)));
+            return self.refuse(agent, report, at_revert(words(&error)));
         }
         if let Err(error) = self.restore(agent) {
             self.unfinished = true;

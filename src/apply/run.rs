@@ -85,6 +85,7 @@ impl Tx {
         // HAProxy wakes up while the files are looked at and the plan is made.
         let look = agent.haproxy.look(runs_ops(&manifest));
         if let Err(error) = self.look_at_tree(agent) {
+            self.record.forget_baseline();
             return self.refuse(agent, report, at_backup(words(&error)));
         }
         let planned = self.plan(agent, &manifest, &parts);
@@ -340,12 +341,15 @@ impl Tx {
                 agent.settings.config
             )));
         }
-        let prepared = install::prepare(&agent.store, writes, &plan.deletes).map_err(|error| {
-            at_backup(match &error {
-                PrepareError::Refused(refusal) => refusal.to_string(),
-                PrepareError::Store(error) => words(error),
-            })
-        })?;
+        let prepared =
+            install::prepare(&agent.store, writes, &plan.deletes, &self.record.made_dirs).map_err(
+                |error| {
+                    at_backup(match &error {
+                        PrepareError::Refused(refusal) => refusal.to_string(),
+                        PrepareError::Store(error) => words(error),
+                    })
+                },
+            )?;
         let targets = plan.writes.iter().map(|write| (&write.path, false));
         let changes: Vec<Change<'_>> = targets
             .chain(plan.deletes.iter().map(|path| (path, true)))
@@ -389,7 +393,7 @@ impl Tx {
             tree: install::Intent::new(
                 writes,
                 &plan.deletes,
-                &prepared.missing_dirs,
+                &prepared,
                 agent.settings.config.as_str(),
             ),
             owned: before.2.is_some().then(|| plan.owned.clone()),

@@ -10,6 +10,10 @@
 //! the command is given again, a few times, and only if no verdict can be had does the
 //! worker's identity decide.
 //!
+//! A HAProxy of which neither process listens any more is not waited for to the end: a
+//! master that executes itself anew refuses for a moment, and longer with a large
+//! configuration, but its worker answers meanwhile.
+//!
 //! The whole takes at most the timeout and one last look of [`LOOK`].
 
 use super::alerts::ReloadLog;
@@ -25,6 +29,10 @@ use std::time::{Duration, Instant};
 /// How long one question to the worker may take: a loaded worker answers within
 /// milliseconds, a stuck one must not eat the deadline.
 pub const LOOK: Duration = Duration::from_secs(1);
+/// How long nobody may listen on either socket, or the master's socket may be missing,
+/// before that counts as the end of this HAProxy. What starts it again starts it from the
+/// files that are there, and no apply has to wait for that.
+pub const GONE_AFTER: Duration = Duration::from_secs(3);
 /// How often a command whose verdict was lost is given again.
 pub const MAX_RESENDS: u32 = 2;
 
@@ -103,6 +111,7 @@ struct Procedure<'a> {
 impl Procedure<'_> {
     fn run(&self) -> ReloadOutcome {
         let mut backoff = Backoff::default();
+        let mut absence = Absence::default();
         let mut lost = 0;
         let mut last;
         loop {
@@ -114,8 +123,12 @@ impl Procedure<'_> {
                 }
                 ReloadReply::NotSent { error } => {
                     let hopeless = matches!(error, SocketError::PathTooLong { .. });
+                    let absent = match &error {
+                        SocketError::Missing { .. } => true,
+                        error => error.is_nobody() && Self::nobody(&self.look()),
+                    };
                     last = chain(&error);
-                    if hopeless {
+                    if hopeless || absence.lasts(absent, self.clock.now()) {
                         break;
                     }
                 }
@@ -206,8 +219,12 @@ impl Procedure<'_> {
     /// stopping; else what was seen last. Looks at least once.
     fn new_worker(&self) -> Result<WorkerInfo, String> {
         let mut backoff = Backoff::default();
+        let mut absence = Absence::default();
         loop {
-            let seen = match self.look() {
+            let look = self.look();
+            let absent = Self::nobody(&look) && self.no_master();
+            let gone = absence.lasts(absent, self.clock.now());
+            let seen = match look {
                 Ok(info) if info.stopping => format!("{} answers and is stopping", info.identity),
                 Ok(info) if Some(info.identity) == self.before => {
                     format!("{} still answers, as before", info.identity)
@@ -215,10 +232,20 @@ impl Procedure<'_> {
                 Ok(info) => return Ok(info),
                 Err(error) => chain(&error),
             };
-            if !backoff.pause(self.deadline) {
+            if gone || !backoff.pause(self.deadline) {
                 return Err(seen);
             }
         }
+    }
+
+    /// Whether a look found nobody.
+    fn nobody(look: &Result<WorkerInfo, SocketError>) -> bool {
+        look.as_ref().is_err_and(SocketError::is_nobody)
+    }
+
+    fn no_master(&self) -> bool {
+        let seen = self.master.show_proc(Deadline::after(LOOK));
+        seen.is_err_and(|error| error.is_nobody())
     }
 
     fn look(&self) -> Result<WorkerInfo, SocketError> {
@@ -227,6 +254,24 @@ impl Procedure<'_> {
 
     fn took(&self) -> Duration {
         self.clock.now().saturating_duration_since(self.started)
+    }
+}
+
+/// Since when nobody was there, without a break.
+#[derive(Default)]
+struct Absence {
+    since: Option<Instant>,
+}
+
+impl Absence {
+    /// Takes note of a look. True once it has lasted for [`GONE_AFTER`].
+    fn lasts(&mut self, absent: bool, now: Instant) -> bool {
+        if !absent {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        now.saturating_duration_since(since) >= GONE_AFTER
     }
 }
 

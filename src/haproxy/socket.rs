@@ -296,6 +296,14 @@ impl SocketError {
     }
 }
 
+impl SocketError {
+    /// Whether nobody listens there: nothing was sent, and nobody can be asked.
+    #[must_use]
+    pub fn is_nobody(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Refused { .. })
+    }
+}
+
 impl fmt::Display for SocketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

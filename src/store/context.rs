@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::{Op, StoreError};
-use super::fs::{Attrs, FileOut, Fs, Stat, split};
+use super::fs::{Attrs, FileKind, FileOut, Fs, Stat, split};
 use super::mounts::{Mounts, PRIVATE_DIR_MODE};
 
 /// What has to survive.
@@ -128,6 +128,18 @@ impl Store {
         self.fs
             .stat(path)
             .map_err(|e| StoreError::io(Op::Stat, path, e))
+    }
+
+    /// Whether a regular file is there.
+    ///
+    /// # Errors
+    /// The disk's; that something above it is no directory is an answer.
+    pub fn has_file(&self, path: &str) -> Result<bool, StoreError> {
+        match self.fs.stat(path) {
+            Ok(stat) => Ok(stat.is_some_and(|stat| stat.kind == FileKind::File)),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(StoreError::io(Op::Stat, path, error)),
+        }
     }
 
     pub(super) fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, StoreError> {

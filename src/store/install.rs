@@ -2,11 +2,13 @@
 //! then sync.
 //!
 //! [`prepare`] touches no target and refuses by name what a rename could not replace
-//! honestly (a mount point, a symbolic link, a socket, a directory). [`install`] is
+//! honestly (a mount point, a symbolic link, a socket, a directory that is not the
+//! agent's to remove). [`install`] is
 //! the only place where targets change on the way forward; everything that it will do
 //! is in an [`Intent`], which the caller persists first, so [`replay`] can finish it
 //! after a crash at any call, or say that it cannot before it has touched anything.
-//! The configuration is renamed after the files that it may name, removals come last.
+//! The configuration is renamed after the files that it may name; removals come last,
+//! but for what stands in the way ([`super::way`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -22,6 +24,7 @@ use super::fs::{Attrs, FileKind, Stat, split};
 use super::stage::StagedFile;
 use super::transfer::{move_file, move_file_again, set_attrs_as_allowed};
 use super::tree::hash_file;
+use super::way::{self, Blocked, Way};
 
 /// Mode of directories that a manifest path needs: HAProxy's user must get through.
 const DIR_MODE: u32 = 0o755;
@@ -43,6 +46,14 @@ pub enum Refusal {
         /// What stands there.
         kind: FileKind,
     },
+    /// A directory stands there that the agent made, and something else than its own files
+    /// is in it.
+    DirectoryInUse {
+        /// The path.
+        path: String,
+        /// What is in it, as a path.
+        holds: String,
+    },
     /// A directory of the path is something else.
     NotADirectory {
         /// The path.
@@ -61,6 +72,7 @@ impl Refusal {
         match self {
             Self::MountPoint { path }
             | Self::NotAFile { path, .. }
+            | Self::DirectoryInUse { path, .. }
             | Self::NotADirectory { path, .. } => path,
         }
     }
@@ -77,9 +89,13 @@ impl fmt::Display for Refusal {
                 f,
                 "{path} is {kind}, and the agent replaces only regular files; move it out of the way"
             ),
+            Self::DirectoryInUse { path, holds } => write!(
+                f,
+                "{path} is a directory, and {holds} in it is not the agent's; move that out of the way, then push again"
+            ),
             Self::NotADirectory { path, dir, kind } => write!(
                 f,
-                "{path} cannot be written because {dir} is {kind} where a directory is needed; remove it first, in an apply of its own if the agent put it there"
+                "{path} cannot be written because {dir} is {kind} where a directory is needed, and not the agent's; move it out of the way, then push again"
             ),
         }
     }
@@ -126,11 +142,14 @@ pub struct Prepared {
     /// Directories that must be made, parents first. Persist them as the agent's own
     /// before [`install`] makes them, so that they can be pruned one day.
     pub missing_dirs: Vec<String>,
+    /// What goes before that.
+    pub way: Way,
 }
 
 /// Looks at every target, then gives each staged file the owner, group and mode that
 /// its target has, as far as the agent may; a new file takes the group of a set-gid
-/// directory. Nothing but staged files is changed.
+/// directory. Nothing but staged files is changed. `own_dirs` are the directories that the
+/// agent made: one of them makes way for a file if nothing else is in it.
 ///
 /// # Errors
 /// The first refusal, or the disk's.
@@ -138,11 +157,17 @@ pub fn prepare(
     store: &Store,
     writes: &[StagedFile],
     removals: &[ManifestPath],
+    own_dirs: &BTreeSet<String>,
 ) -> Result<Prepared, PrepareError> {
-    let mut look = Look::new(store)?;
+    let mut look = Look::new(store, removals, own_dirs)?;
     let mut prepared = Prepared::default();
-    for path in writes.iter().map(|file| &file.path).chain(removals) {
-        if let Some(stat) = look.target(path)? {
+    for file in writes {
+        if let Some(stat) = look.target(&file.path, true)? {
+            prepared.existing.insert(file.path.clone(), stat);
+        }
+    }
+    for path in removals {
+        if let Some(stat) = look.target(path, false)? {
             prepared.existing.insert(path.clone(), stat);
         }
     }
@@ -150,14 +175,19 @@ pub fn prepare(
         let inherited = look.group_for(file.path.parent());
         carry_over(store, file, prepared.existing.get(&file.path), inherited)?;
     }
-    prepared.missing_dirs = missing_dirs(store, writes.iter().map(|file| &file.path))?;
+    prepared.way = look.way;
+    let paths = writes.iter().map(|file| &file.path);
+    prepared.missing_dirs = missing_dirs(store, paths, &prepared.way)?;
     Ok(prepared)
 }
 
 /// The directories seen so far, each looked at once.
 struct Look<'a> {
     store: &'a Store,
+    removals: BTreeSet<&'a str>,
+    own_dirs: &'a BTreeSet<String>,
     dirs: HashMap<String, SeenDir>,
+    way: Way,
 }
 
 #[derive(Clone, Copy)]
@@ -169,7 +199,11 @@ struct SeenDir {
 }
 
 impl<'a> Look<'a> {
-    fn new(store: &'a Store) -> Result<Self, StoreError> {
+    fn new(
+        store: &'a Store,
+        removals: &'a [ManifestPath],
+        own_dirs: &'a BTreeSet<String>,
+    ) -> Result<Self, StoreError> {
         let stat = store.stat("")?;
         let base = SeenDir {
             stat,
@@ -177,11 +211,14 @@ impl<'a> Look<'a> {
         };
         Ok(Self {
             store,
+            removals: removals.iter().map(ManifestPath::as_str).collect(),
+            own_dirs,
             dirs: HashMap::from([(String::new(), base)]),
+            way: Way::default(),
         })
     }
 
-    fn target(&mut self, path: &ManifestPath) -> Result<Option<Stat>, PrepareError> {
+    fn target(&mut self, path: &ManifestPath, write: bool) -> Result<Option<Stat>, PrepareError> {
         let parent = self.parent(path)?;
         let mount_point = || {
             PrepareError::Refused(Refusal::MountPoint {
@@ -202,7 +239,18 @@ impl<'a> Look<'a> {
             return Err(mount_point());
         }
         if stat.kind == FileKind::File {
-            Ok(Some(stat))
+            return Ok(Some(stat));
+        }
+        if write && stat.kind == FileKind::Dir && self.own_dirs.contains(path.as_str()) {
+            let (store, dir) = (self.store, path.as_str());
+            let passed = way::through(store, dir, &self.removals, self.own_dirs, &mut self.way)?;
+            match passed {
+                Ok(()) => Ok(None),
+                Err(Blocked(holds)) => Err(PrepareError::Refused(Refusal::DirectoryInUse {
+                    path: path.as_str().to_owned(),
+                    holds,
+                })),
+            }
         } else {
             Err(PrepareError::Refused(Refusal::NotAFile {
                 path: path.as_str().to_owned(),
@@ -228,10 +276,17 @@ impl<'a> Look<'a> {
                 above = *seen;
                 continue;
             }
-            let stat = match above.stat {
+            let mut stat = match above.stat {
                 Some(_) => self.store.stat(dir)?,
                 None => None,
             };
+            let is_file = stat.is_some_and(|stat| stat.kind == FileKind::File);
+            if let Some(file) = self.removals.get(dir).filter(|_| is_file) {
+                if let Ok(file) = ManifestPath::parse(*file) {
+                    self.way.files.insert(file);
+                    stat = None;
+                }
+            }
             if let Some(stat) = stat.filter(|stat| stat.kind != FileKind::Dir) {
                 return Err(PrepareError::Refused(Refusal::NotADirectory {
                     path: path.as_str().to_owned(),
@@ -287,6 +342,9 @@ fn carry_over(
 /// Everything that [`install`] will do, in its order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
+    /// What is in the way.
+    #[serde(default, skip_serializing_if = "Way::is_clear")]
+    pub way: Way,
     /// Directories to make, parents first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirs: Vec<String>,
@@ -320,7 +378,7 @@ impl Intent {
     pub fn new(
         writes: &[StagedFile],
         removals: &[ManifestPath],
-        missing_dirs: &[String],
+        prepared: &Prepared,
         config: &str,
     ) -> Self {
         let mut files: Vec<IntentFile> = writes
@@ -335,10 +393,13 @@ impl Intent {
             let key = |file: &IntentFile| file.path.as_str() == config;
             (key(a), &a.path).cmp(&(key(b), &b.path))
         });
-        let mut removals = removals.to_vec();
+        let in_way = &prepared.way.files;
+        let rest = removals.iter().filter(|path| !in_way.contains(*path));
+        let mut removals: Vec<ManifestPath> = rest.cloned().collect();
         removals.sort();
         Self {
-            dirs: missing_dirs.to_vec(),
+            way: prepared.way.clone(),
+            dirs: prepared.missing_dirs.clone(),
             files,
             removals,
         }
@@ -352,8 +413,10 @@ impl Intent {
     fn touched(&self) -> BTreeSet<&str> {
         let files = self.files.iter().map(|file| file.path.parent());
         let removals = self.removals.iter().map(ManifestPath::parent);
-        let dirs = self.dirs.iter().map(|dir| split(dir).0);
-        files.chain(removals).chain(dirs).collect()
+        let dirs = self.dirs.iter().chain(&self.way.dirs);
+        let dirs = dirs.map(|dir| split(dir).0);
+        let way = self.way.files.iter().map(ManifestPath::parent);
+        files.chain(removals).chain(dirs).chain(way).collect()
     }
 }
 
@@ -363,6 +426,7 @@ impl Intent {
 /// The disk's, at the first. The tree is then partly new: the caller restores the
 /// journal, or replays later.
 pub fn install(store: &Store, intent: &Intent) -> Result<(), StoreError> {
+    intent.way.make(store)?;
     make_dirs(store, &intent.dirs)?;
     for file in &intent.files {
         move_file(store, &file.staged, file.path.as_str())?;
@@ -401,6 +465,7 @@ pub fn replay(store: &Store, intent: &Intent) -> Result<(), StoreError> {
         lost.sort();
         return Err(StoreError::StagedLost { paths: lost });
     }
+    intent.way.make(store)?;
     make_dirs(store, &intent.dirs)?;
     for (file, stat) in waiting {
         move_file_again(store, &file.staged, &stat, file.path.as_str())?;
@@ -453,22 +518,26 @@ pub fn prune<'a>(
     Ok(gone)
 }
 
-/// The directories above `paths` that do not exist, parents first.
+/// The directories above `paths` that do not exist once `way` is made, parents first.
 ///
 /// # Errors
 /// The disk's.
 pub fn missing_dirs<'a>(
     store: &Store,
     paths: impl IntoIterator<Item = &'a ManifestPath>,
+    way: &Way,
 ) -> Result<Vec<String>, StoreError> {
     let mut seen = BTreeSet::new();
     let mut missing = BTreeSet::new();
     for path in paths {
+        let in_way = path.ancestors().find(|dir| way.files.contains(*dir));
         for dir in path.ancestors() {
             if !seen.insert(dir) {
                 break;
             }
-            if store.stat(dir)?.is_some() {
+            // Below what is still a file there is nothing to look at.
+            let below_file = in_way.is_some_and(|file| dir.len() >= file.len());
+            if !below_file && store.stat(dir)?.is_some() {
                 break;
             }
             missing.insert(dir.to_owned());

@@ -236,6 +236,20 @@ impl Journal {
         }
     }
 
+    /// Whether a restore brings back a file below `dir`.
+    #[must_use]
+    pub fn has_backup_below(&self, dir: &str) -> bool {
+        let inside = format!("{dir}/");
+        let from = (
+            std::ops::Bound::Included(inside.as_str()),
+            std::ops::Bound::Unbounded,
+        );
+        self.entries
+            .range::<str, _>(from)
+            .take_while(|(path, _): &(&ManifestPath, _)| path.as_str().starts_with(&inside))
+            .any(|(_, entry)| entry.backup().is_some())
+    }
+
     /// Every backup that the journal names, for the sweep.
     pub fn backups(&self) -> impl Iterator<Item = &str> {
         self.entries.values().filter_map(Entry::backup)

@@ -38,6 +38,7 @@ pub mod sweep;
 mod tests;
 pub mod transfer;
 pub mod tree;
+pub mod way;
 
 mod context;
 

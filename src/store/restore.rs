@@ -3,7 +3,7 @@
 //! Every file of the journal is re-made from its backup under a name of ours and
 //! renamed into place, so a target never vanishes and is never half written; the
 //! configuration comes after the files it may name, and files that did not exist
-//! then are removed last. A backup stays until the caller has saved its state, so
+//! then are removed last, or first where they stand in the way. A backup stays until the caller has saved its state, so
 //! this can be cut at any call, by a kill or a power loss, and run again.
 //!
 //! Owner and mode come back with the inode (or with the copy, where links are
@@ -20,6 +20,7 @@ use super::install::{make_dirs, missing_dirs};
 use super::journal::{Entry, Journal};
 use super::transfer::{double, move_file};
 use super::tree::hash_file;
+use super::way::{self, Way};
 
 /// What a restore did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub struct Restored {
 /// The disk's, at the first; run it again once the cause is gone.
 /// [`StoreError::BackupLost`] comes after everything else was put back.
 pub fn restore(store: &Store, journal: &Journal, config: &str) -> Result<Restored, StoreError> {
+    way::back(store, journal)?.make(store)?;
     let mut done = Restored {
         dirs_made: missing_dirs(
             store,
@@ -45,6 +47,7 @@ pub fn restore(store: &Store, journal: &Journal, config: &str) -> Result<Restore
                 .iter()
                 .filter(|(_, entry)| entry.backup().is_some())
                 .map(|(path, _)| path),
+            &Way::default(),
         )?,
         ..Restored::default()
     };

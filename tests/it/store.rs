@@ -86,7 +86,9 @@ impl Session {
         }
         staging.seal()?;
         let removals: Vec<ManifestPath> = removals.iter().map(|p| path(p)).collect();
-        let prepared = prepare(&self.store, &staged, &removals).map_err(Failed::Prepare)?;
+        let own_dirs = self.own_dirs.iter().cloned().collect();
+        let prepared =
+            prepare(&self.store, &staged, &removals, &own_dirs).map_err(Failed::Prepare)?;
         let changes = staged.iter().map(|file| (&file.path, false));
         let changes = changes.chain(removals.iter().map(|path| (path, true)));
         let planned = plan_entries(
@@ -103,7 +105,7 @@ impl Session {
         );
         back_up(&self.store, &planned)?;
         self.journal.add(planned);
-        let intent = Intent::new(&staged, &removals, &prepared.missing_dirs, "haproxy.cfg");
+        let intent = Intent::new(&staged, &removals, &prepared, "haproxy.cfg");
         self.own_dirs.extend(prepared.missing_dirs);
         install(&self.store, &intent)?;
         staging.finish();

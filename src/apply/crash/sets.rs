@@ -59,6 +59,18 @@ pub(super) fn owned(plan: &str) -> Files {
             put("general/500.http", "five");
             put("maps/fifth.map", "five");
         }
+        // A name that is a directory in one and a file in the other.
+        "d1" => {
+            put("general/x/y", "y");
+            put("general/x/z/w", "w");
+            put("maps/m", "m");
+        }
+        "f1" => {
+            put("general/x", "file");
+            put("maps/m/n", "n");
+        }
+        "badd" => put("general/x/q", "bad"),
+        "badf" => put("general/x", "bad"),
         "w1" | "w2" => {
             for n in 0..200 {
                 let kind = ["maps", "general", "certs/x", "general/y"][n % 4];
@@ -92,8 +104,9 @@ pub(super) fn tree(plan: &str) -> Files {
 
 /// The set that a tree is, if it is one.
 pub(super) fn name_of(files: &Files) -> Option<&'static str> {
-    const ALL: [&str; 13] = [
-        BOOT, "p1", "p2", "p3", "p4", "p5", "p6", "bad6", "w1", "w2", AFTER, BAD_AFTER, "bad",
+    const ALL: [&str; 17] = [
+        BOOT, "p1", "p2", "p3", "p4", "p5", "p6", "bad6", "d1", "f1", "badd", "badf", "w1", "w2",
+        AFTER, BAD_AFTER, "bad",
     ];
     ALL.into_iter().find(|plan| tree(plan) == *files)
 }

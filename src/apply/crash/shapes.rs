@@ -91,6 +91,16 @@ pub(super) fn shapes() -> Vec<Shape> {
                 ..Ask::auto("p1")
             })],
         ),
+        shape(
+            "refused over files that went",
+            &[reload("p1"), auto("p4")],
+            &[reload("bad6")],
+        ),
+        shape(
+            "write error over files that went",
+            &[reload("p1"), auto("p4")],
+            &[Step::RenameFails("haproxy.cfg"), reload("p3")],
+        ),
         shape("two applies", &[reload("p1")], &[auto("p5"), reload("p6")]),
         shape("refused", &[reload("p1")], &[reload("bad")]),
         shape(
@@ -225,7 +235,77 @@ pub(super) fn shapes() -> Vec<Shape> {
         wide("200 files, gone", &[reload("w1")], &[reload("p1")]),
     ];
     all.extend(runtime_shapes());
+    all.extend(swapped_shapes());
     all
+}
+
+/// Names that change between file and directory.
+fn swapped_shapes() -> Vec<Shape> {
+    use Step::{Apply, Fire};
+    let reload = |plan| Apply(Ask::reload(plan));
+    let auto = |plan| Apply(Ask::auto(plan));
+    vec![
+        shape(
+            "a directory becomes a file",
+            &[reload("d1")],
+            &[reload("f1")],
+        ),
+        shape(
+            "a file becomes a directory",
+            &[reload("f1")],
+            &[reload("d1")],
+        ),
+        shape("to a file, files only", &[reload("d1")], &[auto("f1")]),
+        shape("to a file, refused", &[reload("d1")], &[reload("badf")]),
+        shape(
+            "to a directory, refused",
+            &[reload("f1")],
+            &[reload("badd")],
+        ),
+        shape(
+            "to a file and back, refused",
+            &[reload("d1"), auto("f1")],
+            &[reload("badd")],
+        ),
+        shape(
+            "to a directory and back, refused",
+            &[reload("f1"), auto("d1")],
+            &[reload("badf")],
+        ),
+        shape(
+            "to a file and back",
+            &[reload("d1"), auto("f1")],
+            &[auto("d1")],
+        ),
+        shape(
+            "to a file, reverted",
+            &[reload("d1"), auto("f1")],
+            &[Apply(Ask::revert())],
+        ),
+        shape(
+            "to a directory, reverted",
+            &[reload("f1"), auto("d1")],
+            &[Apply(Ask::revert())],
+        ),
+        shape(
+            "to a directory, write error",
+            &[reload("f1")],
+            &[Step::RenameFails("general/x/z/w"), reload("d1")],
+        ),
+        shape(
+            "to a file, write error",
+            &[reload("d1")],
+            &[Step::RenameFails("haproxy.cfg"), reload("f1")],
+        ),
+        Shape {
+            interval: INTERVAL,
+            ..shape(
+                "to a directory, fires, refused",
+                &[reload("f1"), reload("badd")],
+                &[Fire],
+            )
+        },
+    ]
 }
 
 /// Commands on the worker: batches, deletes that wait, and ops while a reload waits.

@@ -1,5 +1,7 @@
 //! The world stops.
 
+use crate::wire::result::ResultMode;
+
 use super::shapes::{Shape, shapes};
 use super::world::World;
 use super::{LOSSES, LoseUnsynced, Tally, long_run, spread};
@@ -41,6 +43,10 @@ fn every_shape_runs_through() {
             shape.name
         );
         tally.point(|| {
+            let bad = ["refused", "error", "unconfirmed", "unreachable"];
+            if !bad.iter().any(|word| shape.name.contains(word)) {
+                assert_ne!(ended, Some(ResultMode::Rejected), "{}", shape.name);
+            }
             world.check(shape.name, true);
             found_one_of(&world, &shape.allowed(&scene), shape.name);
             world.copy().check(shape.name, true);

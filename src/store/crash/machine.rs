@@ -114,7 +114,7 @@ impl<'a> Machine<'a> {
         }
         staging.seal()?;
         let removals = self.shape.removed(state.plan, plan);
-        let prepared = prepare(&self.store, &writes, &removals)?;
+        let prepared = prepare(&self.store, &writes, &removals, &BTreeSet::new())?;
         let changes = writes
             .iter()
             .map(|file| (&file.path, false))
@@ -143,7 +143,7 @@ impl<'a> Machine<'a> {
         state.txn += 1;
         state.journal.add(planned);
         state.own_dirs.extend(prepared.missing_dirs.iter().cloned());
-        let intent = Intent::new(&writes, &removals, &prepared.missing_dirs, CONFIG);
+        let intent = Intent::new(&writes, &removals, &prepared, CONFIG);
         state.stage = Stage::BackedUp {
             intent: intent.clone(),
             plan,

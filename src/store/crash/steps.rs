@@ -1,9 +1,9 @@
 //! Each step alone: cut or failed at any call, then run again in the same life, without
 //! the sweep of a start in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::install::{Intent, install, prepare, prune, replay};
+use crate::store::install::{Intent, Prepared, install, prepare, prune, replay};
 use crate::store::journal::{Change, Entry, Journal, Kind, back_up, clear, plan_entries};
 use crate::store::model::{LoseUnsynced, ModelFs};
 use crate::store::mounts::Mounts;
@@ -57,7 +57,7 @@ impl Scene {
         request.seal().unwrap();
         request.leave();
         let removals = [manifest_path("maps/gone.map")];
-        let prepared = prepare(&store, &writes, &removals).unwrap();
+        let prepared = prepare(&store, &writes, &removals, &BTreeSet::new()).unwrap();
         let changes = writes.iter().map(|file| (&file.path, false));
         let changes = changes.chain(removals.iter().map(|path| (path, true)));
         let planned = plan_entries(
@@ -72,7 +72,7 @@ impl Scene {
             store.mounts(),
             &mut 0,
         );
-        let intent = Intent::new(&writes, &removals, &prepared.missing_dirs, CONFIG);
+        let intent = Intent::new(&writes, &removals, &prepared, CONFIG);
         Self {
             fs,
             store,
@@ -212,7 +212,12 @@ fn restoring_again_into_directories_that_were_pruned() {
         back_up(&store, &planned).unwrap();
         install(
             &store,
-            &Intent::new(&[], std::slice::from_ref(&gone), &[], CONFIG),
+            &Intent::new(
+                &[],
+                std::slice::from_ref(&gone),
+                &Prepared::default(),
+                CONFIG,
+            ),
         )
         .unwrap();
         let dirs = ["certs", "certs/a", "certs/a/b"];

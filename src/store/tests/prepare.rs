@@ -8,6 +8,7 @@ use crate::store::model::ModelFs;
 use crate::store::mounts::Mounts;
 use crate::store::stage::{StageRequest, StagedFile};
 use crate::wire::path::ManifestPath;
+use std::collections::BTreeSet;
 
 fn staged(store: &Store, paths: &[&str]) -> Vec<StagedFile> {
     let mut request = StageRequest::new(store, "r").unwrap();
@@ -23,12 +24,12 @@ fn refusal(fs: &ModelFs, target: &str) -> Refusal {
     let store = store(fs);
     let files = staged(&store, &["ok", target]);
     let before = fs.snapshot();
-    let by_write = prepare(&store, &files, &[]).unwrap_err();
+    let by_write = prepare(&store, &files, &[], &BTreeSet::new()).unwrap_err();
     assert_eq!(fs.snapshot(), before);
     let PrepareError::Refused(by_write) = by_write else {
         unreachable!("{by_write}");
     };
-    let by_removal = prepare(&store, &[], &[path(target)]).unwrap_err();
+    let by_removal = prepare(&store, &[], &[path(target)], &BTreeSet::new()).unwrap_err();
     assert_eq!(by_removal.to_string(), by_write.to_string());
     assert_eq!(by_write.path(), target);
     by_write
@@ -84,7 +85,7 @@ fn a_mount_point_is_refused_whether_it_was_there_at_the_start_or_came_later() {
     let early = store(&fs);
     fs.bind_file("haproxy.cfg");
     let files = staged(&early, &["haproxy.cfg"]);
-    let error = prepare(&early, &files, &[]).unwrap_err();
+    let error = prepare(&early, &files, &[], &BTreeSet::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "haproxy.cfg is a mount point, so it cannot be replaced by rename; mount its directory instead"
@@ -98,8 +99,8 @@ fn a_mount_point_is_refused_whether_it_was_there_at_the_start_or_came_later() {
 fn run(fs: &ModelFs, paths: &[&str]) -> Prepared {
     let store = store(fs);
     let files = staged(&store, paths);
-    let prepared = prepare(&store, &files, &[]).unwrap();
-    let intent = Intent::new(&files, &[], &prepared.missing_dirs, "haproxy.cfg");
+    let prepared = prepare(&store, &files, &[], &BTreeSet::new()).unwrap();
+    let intent = Intent::new(&files, &[], &prepared, "haproxy.cfg");
     install(&store, &intent).unwrap();
     prepared
 }
@@ -138,4 +139,43 @@ fn an_agent_that_may_not_give_files_away_still_keeps_the_mode() {
     run(&fs, &["a"]);
     let seen = &fs.snapshot()["a"];
     assert_eq!((seen.mode, seen.uid), (0o600, 0));
+}
+
+/// A directory of ours, with a foreign file or directory in it or with files that stay.
+#[test]
+fn a_directory_makes_way_only_if_all_of_it_is_the_agents() {
+    let own = BTreeSet::from(["d".to_owned(), "d/e".to_owned()]);
+    let removals = [path("d/f"), path("d/e/g")];
+    let scene = || {
+        let fs = ModelFs::new();
+        fs.put("d/f", b"f", 0o644, 0, 0);
+        fs.put("d/e/g", b"g", 0o644, 0, 0);
+        fs
+    };
+    let look = |fs: &ModelFs, own: &BTreeSet<String>, removals: &[ManifestPath]| {
+        let store = store(fs);
+        let files = staged(&store, &["d"]);
+        prepare(&store, &files, removals, own)
+    };
+    let prepared = look(&scene(), &own, &removals).unwrap();
+    assert_eq!(prepared.way.dirs, ["d/e", "d"]);
+    assert_eq!(prepared.way.files, removals.iter().cloned().collect());
+    let refused = |fs: &ModelFs, own: &BTreeSet<String>, removals: &[ManifestPath]| match look(
+        fs, own, removals,
+    )
+    .unwrap_err()
+    {
+        PrepareError::Refused(refusal) => refusal.to_string(),
+        error @ PrepareError::Store(_) => unreachable!("{error}"),
+    };
+    let words = "d is a directory, and d/f in it is not the agent's; move that out of the way, then push again";
+    assert_eq!(refused(&scene(), &own, &removals[1..]), words);
+    let fs = scene();
+    fs.put_dir("d/foreign", 0o755, 0);
+    assert!(refused(&fs, &own, &removals).contains("d/foreign in it"));
+    let fs = scene();
+    fs.put_special("d/e/pipe", FileKind::Fifo);
+    assert!(refused(&fs, &own, &removals).contains("d/e/pipe in it"));
+    let not_ours = BTreeSet::new();
+    assert!(refused(&scene(), &not_ours, &removals).contains("replaces only regular files"));
 }

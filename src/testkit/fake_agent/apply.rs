@@ -193,7 +193,7 @@ impl Run<'_> {
             let message = format!(
                 "the set has no {config}: HAProxy neither starts nor reloads without it; send it with every set"
             );
-            return self.reject(job.report, failure(Stage::Backup, message));
+            return self.refuse(job.report, failure(Stage::Backup, message));
         }
         self.pod.write(owned, writes);
         if pending {
@@ -300,13 +300,20 @@ impl Run<'_> {
             ResultMode::Reload => pod.worker_loaded(plan_id),
             ResultMode::FileOnly | ResultMode::Runtime | ResultMode::Noop => {
                 plan_id.clone_into(&mut pod.worker_ops);
+                pod.degraded = None;
             }
             ResultMode::Scheduled | ResultMode::Rejected => {}
         }
     }
 
-    pub(super) fn reject(&mut self, mut report: Report, failure: Failure) -> Answer {
-        self.pod.failed(&failure);
+    pub(super) fn reject(&mut self, report: Report, failure: Failure) -> Answer {
+        self.pod.applied.clear();
+        self.refuse(report, failure)
+    }
+
+    /// A failure before anything was touched: what is known stays known.
+    pub(super) fn refuse(&mut self, mut report: Report, failure: Failure) -> Answer {
+        self.pod.degrade(&failure.message);
         report.error = Some(failure);
         self.conclude(report, ResultMode::Rejected)
     }
@@ -317,7 +324,14 @@ impl Run<'_> {
             plan_id: report.plan_id,
             ok: mode != ResultMode::Rejected,
             mode,
-            applied_plan_id: pod.applied.clone(),
+            applied_plan_id: match mode {
+                ResultMode::Rejected => String::new(),
+                ResultMode::Runtime
+                | ResultMode::FileOnly
+                | ResultMode::Reload
+                | ResultMode::Scheduled
+                | ResultMode::Noop => pod.applied.clone(),
+            },
             running_plan_id: pod.running.clone(),
             worker_ops_plan_id: pod.worker_ops.clone(),
             applied_token: pod.token,

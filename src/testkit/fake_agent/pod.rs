@@ -15,7 +15,7 @@ use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::{FileKind, Manifest, Token};
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Failure, Timing};
+use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Timing};
 use crate::wire::state::{Degraded, Haproxy, HeldFile, RuntimeInventory, State};
 
 use super::base64::base64;
@@ -462,12 +462,6 @@ impl Pod {
 
     pub(super) fn haproxy(&self) -> Haproxy {
         self.worker.haproxy()
-    }
-
-    /// Records a failure; the applied plan is unknown from here on.
-    pub(super) fn failed(&mut self, failure: &Failure) {
-        self.applied.clear();
-        self.degrade(&failure.message);
     }
 }
 

@@ -133,7 +133,8 @@ impl Run<'_> {
     /// The last known good set goes back; the worker is reloaded with it if commands may
     /// have changed it.
     fn abort(&mut self, mut report: Report, failure: Failure, touched: bool) -> Answer {
-        self.pod.failed(&failure);
+        self.pod.applied.clear();
+        self.pod.degrade(&failure.message);
         self.pod.restore();
         let reloaded = touched && self.reload_restored();
         report.rollback = Some(Rollback {
@@ -187,7 +188,7 @@ impl Run<'_> {
         let lkg = self.pod.lkg.clone();
         if lkg.is_empty() {
             let message = "no last known good set is known yet: send a full set with mode reload";
-            return self.reject(report, failure(Stage::Revert, message));
+            return self.refuse(report, failure(Stage::Revert, message));
         }
         self.pod.restore();
         self.pod.pending = None;

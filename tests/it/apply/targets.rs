@@ -151,23 +151,68 @@ fn a_set_needs_its_main_configuration() {
     assert_eq!(photos(&rig.base), before);
 }
 
-/// A file that becomes a directory, or the other way round, is refused by name; in two
-/// applies it goes.
+/// A file that becomes a directory, and the other way round, in one set each; refused, the
+/// old one is back.
 #[test]
-fn a_path_changes_between_file_and_directory_in_two_steps() {
+fn a_path_changes_between_file_and_directory_in_one_set() {
     let rig = Rig::applied(Version::V3_4);
+    let bad = |plan| rig.raw(plan, b"nonsense\n");
     rig.next("p2", "two")
         .file("general/x", b"file")
         .succeed(&rig.agent, "reload");
-    refused(&rig, "general/x/y", "general/x");
-    rig.next("p3", "three").succeed(&rig.agent, "reload");
+    let before = photos(&rig.base);
+    bad("bad1")
+        .file("general/x/y/z", b"below")
+        .fail(&rig.agent, "reload");
+    assert_eq!(photos(&rig.base), before);
+    rig.next("p3", "three")
+        .file("general/x/y/z", b"below")
+        .file("general/x/w", b"beside")
+        .succeed(&rig.agent, "reload");
+    assert_eq!(tree(&rig.base)["general/x/y/z"], b"below");
+    let before = photos(&rig.base);
+    bad("bad2")
+        .file("general/x", b"again")
+        .fail(&rig.agent, "reload");
+    assert_eq!(photos(&rig.base), before);
+    // What is not the agent's does not go with it.
+    let foreign = rig.base.join("general/x/y/mine");
+    fs::write(&foreign, "mine").unwrap();
+    refused(
+        &rig,
+        "general/x",
+        "general/x/y/mine in it is not the agent's",
+    );
+    fs::remove_file(&foreign).unwrap();
     rig.next("p4", "four")
-        .file("general/x/y", b"below")
+        .file("general/x", b"again")
         .succeed(&rig.agent, "reload");
-    refused(&rig, "general/x", "directory");
-    rig.next("p5", "five").succeed(&rig.agent, "reload");
-    rig.next("p6", "six")
-        .file("general/x", b"file")
-        .succeed(&rig.agent, "reload");
-    assert_eq!(tree(&rig.base)["general/x"], b"file");
+    assert_eq!(tree(&rig.base)["general/x"], b"again");
+    assert_eq!(rig.word(), "four");
+}
+
+/// What is refused before anything was touched costs no baseline: the next apply builds on
+/// it, and once disk and worker hold what was asked for the state is as good as new.
+#[test]
+fn a_refusal_that_touched_nothing_leaves_the_baseline() {
+    let rig = Rig::applied(Version::V3_4);
+    fs::create_dir_all(rig.base.join("general/dir")).unwrap();
+    rig.next("p2", "one")
+        .mode("auto")
+        .file("general/dir", b"file")
+        .fail(&rig.agent, "backup");
+    let state = rig.agent.state();
+    for id in ["applied_plan_id", "running_plan_id", "worker_ops_plan_id"] {
+        assert_eq!(state[id], "p1", "{state:#}");
+    }
+    assert!(state["degraded"]["reason"].is_string(), "{state:#}");
+    let worker = rig.haproxy.worker_pid();
+    rig.next("p3", "one")
+        .mode("auto")
+        .file("general/other", b"file")
+        .succeed(&rig.agent, "file_only");
+    let state = rig.agent.state();
+    assert_eq!(state["applied_plan_id"], "p3");
+    assert_eq!(state.get("degraded"), None, "{state:#}");
+    assert_eq!(rig.haproxy.worker_pid(), worker);
 }

@@ -70,6 +70,33 @@ fn the_state_says_whether_the_worker_answers() {
     assert_eq!(state["worker"].get("reason"), None);
 }
 
+/// A push to a HAProxy that is gone is answered in seconds, not after the whole time of a
+/// reload, and leaves the last good set for whatever starts HAProxy again.
+#[test]
+fn a_push_to_a_haproxy_that_is_gone_is_answered_soon() {
+    for (version, sockets_go) in [(Version::V3_0, false), (Version::V3_4, true)] {
+        let mut rig = Rig::applied(version);
+        let good = tree(&rig.base);
+        rig.haproxy.kill();
+        if sockets_go {
+            for socket in ["master.sock", "worker.sock"] {
+                let _ = fs::remove_file(rig.base.join(socket));
+            }
+        }
+        let asked = Instant::now();
+        let nack = rig.next("p2", "two").fail(&rig.agent, "reload");
+        let took = asked.elapsed();
+        assert!(took < Duration::from_secs(20), "{version}: {took:?}");
+        assert_eq!(nack["reload"]["performed"], false, "{nack:#}");
+        assert_eq!(nack["rollback"]["performed"], true, "{nack:#}");
+        assert_eq!(rig.agent.state()["worker"]["answers"], false);
+        assert_eq!(tree(&rig.base), good, "{version}");
+        rig.restart_haproxy();
+        assert_eq!(rig.word(), "one");
+        rig.next("p2", "two").succeed(&rig.agent, "reload");
+    }
+}
+
 /// The same, noticed by a reader that asks to verify: it is told the truth, and what the
 /// reader found does not keep the agent from repairing it.
 #[test]

@@ -138,9 +138,11 @@ fn without_room_for_the_state_nothing_is_changed() {
         assert_eq!(tree(&scene.base), good, "{version}");
         assert_eq!(scene.haproxy.worker_pid(), worker, "{version}");
         assert_eq!(names(&scene.base.join(".haptic-tmp")), [""; 0], "{version}");
-        // Alive, and honest about what it knows.
+        // Alive, and it knows what it knew: nothing was touched.
         let state = agent.state();
-        assert_eq!(state["applied_plan_id"], "", "{version}");
+        assert_eq!(state["applied_plan_id"], "p1", "{version}");
+        assert_eq!(state["running_plan_id"], "p1", "{version}");
+        assert!(state["degraded"]["reason"].is_string(), "{version}");
         assert_eq!(state["lkg_plan_id"], "p1", "{version}");
         scene.free();
         let third = scene.set("p3", 3, "three\n", 1000);

@@ -2,6 +2,7 @@
 //! has a bound far above what a slow machine needs and below what a quadratic loop
 //! takes; on the disk the times are printed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -50,7 +51,9 @@ fn whole_cycle(base: &Path, durability: Durability, bound: Duration, paths: &[Ma
         paths.iter().map(stage).collect()
     });
     timed("seal", bound, || request.seal().unwrap());
-    let prepared = timed("prepare", bound, || prepare(&store, &staged, &[]).unwrap());
+    let prepared = timed("prepare", bound, || {
+        prepare(&store, &staged, &[], &BTreeSet::new()).unwrap()
+    });
     let mut journal = Journal::default();
     let planned = timed("plan", bound, || {
         let changes = paths.iter().map(|path| Change {
@@ -64,7 +67,7 @@ fn whole_cycle(base: &Path, durability: Durability, bound: Duration, paths: &[Ma
     });
     timed("back up", bound, || back_up(&store, &planned).unwrap());
     journal.add(planned);
-    let intent = Intent::new(&staged, &[], &prepared.missing_dirs, "haproxy.cfg");
+    let intent = Intent::new(&staged, &[], &prepared, "haproxy.cfg");
     timed("install", bound, || install(&store, &intent).unwrap());
     request.finish();
     timed("replay of what is done", bound, || {
