@@ -73,7 +73,7 @@ impl Tx {
             return self.refuse(agent, report, failure);
         }
         if let Err(error) = self.look_at_tree(agent) {
-            self.record.forget_baseline();
+            self.record.applied_plan_id.clear();
             return self.refuse(agent, report, at_backup(words(&error)));
         }
         self.look_at_worker(agent);
