@@ -85,7 +85,7 @@ impl Tx {
         // HAProxy wakes up while the files are looked at and the plan is made.
         let look = agent.haproxy.look(runs_ops(&manifest));
         if let Err(error) = self.look_at_tree(agent) {
-            self.record.forget_baseline();
+            self.record.applied_plan_id.clear();
             return self.refuse(agent, report, at_backup(words(&error)));
         }
         let planned = self.plan(agent, &manifest, &parts);
