@@ -22,7 +22,7 @@ use super::master::{MasterSocket, ReloadReply};
 use super::socket::SocketError;
 use super::wait::{Backoff, Deadline};
 use super::worker::WorkerSocket;
-use crate::clock::Clock;
+use crate::clock::{Clock, UnixNanos};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,10 @@ pub const LOOK: Duration = Duration::from_secs(1);
 /// before that counts as the end of this HAProxy. What starts it again starts it from the
 /// files that are there, and no apply has to wait for that.
 pub const GONE_AFTER: Duration = Duration::from_secs(3);
+/// How long a worker that had started before the command was given is taken for one that
+/// somebody else's reload has just brought, with ours to follow. Bounded, because a wall
+/// clock can be set back.
+pub const EARLIER_WORKER: Duration = Duration::from_secs(1);
 /// How often a command whose verdict was lost is given again.
 pub const MAX_RESENDS: u32 = 2;
 
@@ -99,6 +103,9 @@ pub fn reload(
     .run()
 }
 
+/// What a wall clock, read by two processes, may differ by.
+const CLOCK_MARGIN: Duration = Duration::from_millis(10);
+
 struct Procedure<'a> {
     master: &'a MasterSocket,
     worker: &'a WorkerSocket,
@@ -115,8 +122,9 @@ impl Procedure<'_> {
         let mut lost = 0;
         let mut last;
         loop {
+            let asked = self.clock.wall();
             match self.master.reload_once(self.deadline) {
-                ReloadReply::Success { log } => return self.confirm(log),
+                ReloadReply::Success { log } => return self.confirm(log, asked),
                 ReloadReply::Refused { log } => return self.refused(log, lost),
                 ReloadReply::Busy => {
                     last = "another reload is still in progress".to_owned();
@@ -151,8 +159,8 @@ impl Procedure<'_> {
     }
 
     /// `Success=1` was read: a new worker must answer.
-    fn confirm(&self, log: ReloadLog) -> ReloadOutcome {
-        match self.new_worker() {
+    fn confirm(&self, log: ReloadLog, asked: UnixNanos) -> ReloadOutcome {
+        match self.new_worker(Some(asked)) {
             Ok(worker) => ReloadOutcome::Loaded {
                 worker,
                 took: self.took(),
@@ -201,7 +209,7 @@ impl Procedure<'_> {
                 log,
             };
         }
-        match self.new_worker() {
+        match self.new_worker(None) {
             Ok(worker) => ReloadOutcome::Loaded {
                 worker,
                 took: self.took(),
@@ -216,24 +224,37 @@ impl Procedure<'_> {
     }
 
     /// Asks until a worker answers that is not the one from before and is not
-    /// stopping; else what was seen last. Looks at least once.
-    fn new_worker(&self) -> Result<WorkerInfo, String> {
+    /// stopping; else what was seen last. Looks at least once. `asked`: when the command
+    /// was given that brought it. A worker that is older came of an earlier command, of an
+    /// agent that died in its middle for example, and the right one is on its way.
+    fn new_worker(&self, asked: Option<UnixNanos>) -> Result<WorkerInfo, String> {
         let mut backoff = Backoff::default();
         let mut absence = Absence::default();
+        let mut since = None;
         loop {
             let look = self.look();
             let absent = Self::nobody(&look) && self.no_master();
             let gone = absence.lasts(absent, self.clock.now());
+            let mut earlier = None;
             let seen = match look {
                 Ok(info) if info.stopping => format!("{} answers and is stopping", info.identity),
                 Ok(info) if Some(info.identity) == self.before => {
                     format!("{} still answers, as before", info.identity)
                 }
-                Ok(info) => return Ok(info),
+                Ok(info) if !is_older(&info, asked) => return Ok(info),
+                Ok(info) => {
+                    let now = self.clock.now();
+                    let since = *since.get_or_insert(now);
+                    if now.saturating_duration_since(since) >= EARLIER_WORKER {
+                        return Ok(info);
+                    }
+                    earlier = Some(info);
+                    String::new()
+                }
                 Err(error) => chain(&error),
             };
             if gone || !backoff.pause(self.deadline) {
-                return Err(seen);
+                return earlier.ok_or(seen);
             }
         }
     }
@@ -255,6 +276,13 @@ impl Procedure<'_> {
     fn took(&self) -> Duration {
         self.clock.now().saturating_duration_since(self.started)
     }
+}
+
+/// Whether it had started before that time.
+fn is_older(info: &WorkerInfo, asked: Option<UnixNanos>) -> bool {
+    let started = i128::from(info.identity.start_micros) * 1_000;
+    let margin = i128::try_from(CLOCK_MARGIN.as_nanos()).unwrap_or_default();
+    asked.is_some_and(|asked| started < asked.0 - margin)
 }
 
 /// Since when nobody was there, without a break.

@@ -91,6 +91,9 @@ fn stopped_after_every_call_the_tree_is_wholly_one_set() {
     assert!(points > 5_000);
 }
 
+/// Between the calls at which a recovery is stopped as well, in the short run.
+const SPREAD: u64 = 17;
+
 #[test]
 fn recovery_stopped_after_every_call_recovers() {
     let points = spread(shapes(), |shape| {
@@ -110,8 +113,8 @@ fn recovery_stopped_after_every_call_recovers() {
                 } else {
                     pick(n)
                 };
-                // Every seventh call, all of them by turns; every one in the long run.
-                let mut m = if long_run() { 0 } else { (n + turn) % 7 };
+                // Not every call, but all of them by turns; every one in the long run.
+                let mut m = if long_run() { 0 } else { (n + turn) % SPREAD };
                 loop {
                     let again = dead.crash(first);
                     again.fs.stop_after(m);
@@ -134,7 +137,7 @@ fn recovery_stopped_after_every_call_recovers() {
                         found_one_of(&third, &allowed, &what);
                         third.check(&what, true);
                     });
-                    m += shape.stride * if long_run() { 1 } else { 7 };
+                    m += shape.stride * if long_run() { 1 } else { SPREAD };
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::*;
 use crate::support::fake::{Fake, Peer};
 use haptic_agent::clock::SystemClock;
 use haptic_agent::haproxy::master::ReloadReply;
+use haptic_agent::haproxy::reload::EARLIER_WORKER;
 use haptic_agent::haproxy::socket::SocketError;
 use haptic_agent::haproxy::worker::DumpError;
 use haptic_agent::haproxy::{Identity, ReloadOutcome, RuntimeInventory, reload};
@@ -23,14 +24,14 @@ const LONG: Duration = Duration::from_secs(10);
 
 fn info_text(pid: u32, stopping: u8) -> String {
     format!(
-        "Name: HAProxy\nVersion: 3.4.7-1\nPid: {pid}\nStart_time_sec: 1795975120.5\nStopping: {stopping}\n\n"
+        "Name: HAProxy\nVersion: 3.4.7-1\nPid: {pid}\nStart_time_sec: 4102444800.5\nStopping: {stopping}\n\n"
     )
 }
 
 fn identity(pid: u32) -> Identity {
     Identity {
         pid,
-        start_micros: 1_795_975_120_500_000,
+        start_micros: 4_102_444_800_500_000,
     }
 }
 
@@ -367,6 +368,57 @@ fn pid(number: u32) -> Arc<AtomicU32> {
 }
 
 const GOOD: &str = "Success=1\n--\n";
+
+/// Pids of an old worker are below this, and its start is long ago.
+const YOUNG: u32 = 100;
+
+impl Pair {
+    /// A worker's socket at which `old` answers a few times, then `young`.
+    fn with_an_earlier_reload(old: u32, young: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let looks = AtomicU32::new(0);
+        let worker = Fake::start(&dir.path().join("w.sock"), move |mut peer| {
+            peer.line();
+            let pid = match looks.fetch_add(1, Ordering::SeqCst) {
+                0..5 => old,
+                _ => young,
+            };
+            let text = info_text(pid, 0);
+            let text = match pid < YOUNG {
+                true => text.replace("4102444800.5", "1000.5"),
+                false => text,
+            };
+            peer.say(text.as_bytes());
+        });
+        let master = Fake::start(&dir.path().join("m.sock"), say(GOOD));
+        Self {
+            _dir: dir,
+            master,
+            worker,
+        }
+    }
+}
+
+#[test]
+fn a_worker_of_an_earlier_reload_is_not_taken_for_the_new_one() {
+    let pid_of = |outcome: &ReloadOutcome| match outcome {
+        ReloadOutcome::Loaded { worker, .. } => worker.identity.pid,
+        other => panic!("{other:?}"),
+    };
+    let pair = Pair::with_an_earlier_reload(8, 109);
+    let (outcome, _) = pair.reload_within(LONG, Some(7));
+    assert_eq!(pid_of(&outcome), 109);
+    // A clock that was set back makes every worker look like that one: it is believed in
+    // the end, and at once where there is no more time.
+    let pair = Pair::with_an_earlier_reload(8, 8);
+    let (outcome, took) = pair.reload_within(LONG, Some(7));
+    assert_eq!(pid_of(&outcome), 8);
+    assert!(took >= EARLIER_WORKER, "{took:?}");
+    let pair = Pair::with_an_earlier_reload(8, 8);
+    let (outcome, took) = pair.reload(Some(7));
+    assert_eq!(pid_of(&outcome), 8);
+    assert!(took < EARLIER_WORKER, "{took:?}");
+}
 
 #[test]
 fn success_is_not_believed_without_another_worker() {
