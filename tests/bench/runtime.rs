@@ -21,13 +21,17 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const FILES: usize = 100;
+/// Files of a set: what the site needs and no more, or as many as a large one has.
+const SETS: [usize; 2] = [0, LARGE_SET];
+const LARGE_SET: usize = 100;
 const MAP: &str = "maps/note-07.map";
 const ENTRIES: usize = 1000;
 const LARGE: usize = 50_000;
 const SERVERS: usize = 10;
-/// After an apply, until both sides rest.
-const SETTLE: Duration = Duration::from_millis(10);
+/// After the apply of a large map, until the agent has compared worker and file, which is
+/// no part of either side's time. After a small one that is over before the next request
+/// is made.
+const SETTLE: Duration = Duration::from_millis(150);
 /// The first rounds warm caches and are not counted.
 const WARM: usize = 3;
 /// A bare line, and a payload.
@@ -36,7 +40,9 @@ const LINE: usize = 12 * 1024;
 pub(crate) fn run() {
     for durability in ["process", "full"] {
         println!("  --durability {durability}");
-        one_entry(durability, 300);
+        for files in SETS {
+            one_entry(durability, files, 300);
+        }
         thousand(durability, 60);
         large(durability, 20);
         backend(durability, 60);
@@ -55,12 +61,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(version: Version, durability: &str, map: &[u8], origin: u16) -> Self {
+    fn start(version: Version, durability: &str, map: &[u8], origin: u16, least: usize) -> Self {
         let origin = origin.to_string();
         let arguments = ["--routes", "50", "--maps", "29", "--origin-port", &origin];
         let (site, hand) = (Site::of(version, &arguments), Site::of(version, &arguments));
         let mut files = site.files.clone();
-        for extra in 0..FILES - files.len() {
+        for extra in 0..least.saturating_sub(files.len()) {
             files.push((format!("general/extra-{extra}"), noise(extra as u64, 4000)));
         }
         put(&mut files, MAP, map.to_vec());
@@ -117,9 +123,6 @@ impl Pair {
             done.unwrap()["total_us"].as_u64().unwrap(),
         ));
         self.told = records.len();
-        // The agent compares worker and file now, which is no part of either side's time.
-        let bytes: usize = request.len();
-        thread::sleep(SETTLE + Duration::from_micros(bytes as u64 / 10));
     }
 
     /// Writes beside and renames, without a sync.
@@ -198,8 +201,9 @@ fn print(what: &str, seen: &Times, own: &Times, by_hand: &Times) {
 }
 
 /// One entry of a map of 20 KB.
-fn one_entry(durability: &str, rounds: usize) {
-    let mut pair = Pair::start(VERSION, durability, &map(ENTRIES, |_| 0), 1);
+fn one_entry(durability: &str, least: usize, rounds: usize) {
+    let mut pair = Pair::start(VERSION, durability, &map(ENTRIES, |_| 0), 1, least);
+    let files = pair.files.len();
     let (mut seen, mut own, mut hand) = (Times::default(), Times::default(), Times::default());
     for round in 1..=rounds + WARM {
         let file = [(
@@ -209,7 +213,6 @@ fn one_entry(durability: &str, rounds: usize) {
         let request = pair.request(&format!("p{round}"), &file, &[set(500, round)]);
         let (mut client, mut agent, mut other) =
             (Times::default(), Times::default(), Times::default());
-        pair.apply(&request, &mut client, &mut agent);
         let line = set_line(500, round);
         let socket = pair.hand.haproxy.worker_socket();
         other.of(|| {
@@ -217,18 +220,20 @@ fn one_entry(durability: &str, rounds: usize) {
             let answer = ask(&socket, &line).unwrap();
             assert!(answer.trim().is_empty(), "{answer}");
         });
+        pair.apply(&request, &mut client, &mut agent);
         if round > WARM {
             seen.take(client.median());
             own.take(agent.median());
             hand.take(other.median());
         }
     }
-    print("one entry of a map", &seen, &own, &hand);
+    let what = format!("one entry of a map among {files} files");
+    print(&what, &seen, &own, &hand);
 }
 
 /// As many ops as an apply has, as `;` lines by hand.
 fn thousand(durability: &str, rounds: usize) {
-    let mut pair = Pair::start(VERSION, durability, &map(ENTRIES, |_| 0), 1);
+    let mut pair = Pair::start(VERSION, durability, &map(ENTRIES, |_| 0), 1, LARGE_SET);
     let (mut seen, mut own, mut hand) = (Times::default(), Times::default(), Times::default());
     for round in 1..=rounds + WARM {
         let file = [(MAP.to_owned(), map(ENTRIES, |_| round))];
@@ -236,7 +241,6 @@ fn thousand(durability: &str, rounds: usize) {
         let request = pair.request(&format!("p{round}"), &file, &ops);
         let (mut client, mut agent, mut other) =
             (Times::default(), Times::default(), Times::default());
-        pair.apply(&request, &mut client, &mut agent);
         let mut lines: Vec<String> = Vec::new();
         for n in 0..ENTRIES {
             let command = set_line(n, round);
@@ -256,6 +260,7 @@ fn thousand(durability: &str, rounds: usize) {
                 assert!(answer.trim().is_empty(), "{answer}");
             }
         });
+        pair.apply(&request, &mut client, &mut agent);
         if round > WARM {
             seen.take(client.median());
             own.take(agent.median());
@@ -267,7 +272,7 @@ fn thousand(durability: &str, rounds: usize) {
 
 /// A whole map of 50 000 entries.
 fn large(durability: &str, rounds: usize) {
-    let mut pair = Pair::start(VERSION, durability, &map(LARGE, |_| 0), 1);
+    let mut pair = Pair::start(VERSION, durability, &map(LARGE, |_| 0), 1, LARGE_SET);
     let (mut seen, mut own, mut hand) = (Times::default(), Times::default(), Times::default());
     for round in 1..=rounds + WARM {
         let file = [(MAP.to_owned(), map(LARGE, |n| n * round % 99_991))];
@@ -276,6 +281,7 @@ fn large(durability: &str, rounds: usize) {
         let (mut client, mut agent, mut other) =
             (Times::default(), Times::default(), Times::default());
         pair.apply(&request, &mut client, &mut agent);
+        thread::sleep(SETTLE);
         other.of(|| {
             pair.write(&file, durability == "full");
             replace_by_hand(&mut pair.session, &file[0].1);
@@ -313,7 +319,13 @@ fn replace_by_hand(session: &mut UnixStream, map: &[u8]) {
 fn backend(durability: &str, rounds: usize) {
     let origin = Backend::start("origin");
     let to = origin.address();
-    let mut pair = Pair::start(Version::V3_4, durability, &map(ENTRIES, |_| 0), to.port());
+    let mut pair = Pair::start(
+        Version::V3_4,
+        durability,
+        &map(ENTRIES, |_| 0),
+        to.port(),
+        LARGE_SET,
+    );
     let config =
         |base: &Path| String::from_utf8(fs::read(base.join("haproxy.cfg")).unwrap()).unwrap();
     let mut hosts = fs::read_to_string(pair.site.base.join("maps/host.map")).unwrap();
