@@ -8,7 +8,10 @@
 //! `target`, the module that speaks, is a field of debug and trace records only:
 //! above that the message is what to look for.
 //!
-//! What a peer can provoke passes a [`RateLimit`] first.
+//! What a peer can provoke passes a [`RateLimit`] first, and a reader that hangs holds
+//! nobody up: see [`patient`].
+
+mod patient;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,6 +22,10 @@ use std::time::{Duration, Instant};
 
 use log::kv::{self, Key, Value, VisitSource, VisitValue};
 use log::{Level, LevelFilter, Record};
+
+pub use patient::{PATIENCE, lost};
+
+use patient::Patient;
 
 use crate::cli::LogFormat;
 use crate::clock::{self, UnixNanos};
@@ -41,13 +48,31 @@ static SUPPRESSED: AtomicU64 = AtomicU64::new(0);
 /// Makes this the process's logger. A second call changes nothing.
 pub fn init(format: LogFormat, level: LevelFilter) {
     let clock = clock::system();
+    let confess = match format {
+        LogFormat::Json => |count| confession(LogFormat::Json, count),
+        LogFormat::Text => |count| confession(LogFormat::Text, count),
+    };
+    let out = Patient::new(std::io::stdout(), confess);
     let started = env_logger::Builder::new()
         .filter_level(level)
-        .target(env_logger::Target::Stdout)
+        .target(env_logger::Target::Pipe(Box::new(out)))
         .format(move |out, record| out.write_all(line(format, clock.wall(), record).as_bytes()))
         .try_init();
     // An Err means that a logger is there already, which only tests see.
     drop(started);
+}
+
+/// What is written in the place of records that nobody took.
+fn confession(format: LogFormat, count: u64) -> String {
+    let fields = [("records", Value::from(count))];
+    let record = Record::builder()
+        .level(Level::Warn)
+        .args(format_args!(
+            "log records were lost because nobody read them"
+        ))
+        .key_values(&fields)
+        .build();
+    line(format, clock::system().wall(), &record)
 }
 
 /// Records that rate limits have held back since the process started.

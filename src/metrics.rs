@@ -226,6 +226,11 @@ const LOGS_SUPPRESSED: Family = counter(
     &[],
     "Log records that a rate limit held back.",
 );
+const LOGS_LOST: Family = counter(
+    "haptic_agent_log_records_lost_total",
+    &[],
+    "Log records that were lost because nobody read them in time.",
+);
 
 /// Every family, in the order of the exposition.
 pub const FAMILIES: &[&Family] = &[
@@ -258,6 +263,7 @@ pub const FAMILIES: &[&Family] = &[
     &SHED,
     &PANICS,
     &LOGS_SUPPRESSED,
+    &LOGS_LOST,
     &process::CPU,
     &process::RESIDENT,
     &process::VIRTUAL,
@@ -453,6 +459,7 @@ impl Metrics {
         one(&mut out, &SHED, self.http_connections_shed.get());
         one(&mut out, &PANICS, self.http_panics.get());
         one(&mut out, &LOGS_SUPPRESSED, crate::log::suppressed());
+        one(&mut out, &LOGS_LOST, crate::log::lost());
         render_process(&mut out);
         out.finish()
     }

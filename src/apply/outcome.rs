@@ -98,6 +98,14 @@ impl Tx {
         mut report: Report,
         mode: ResultMode,
     ) -> ApplyResult {
+        match mode {
+            ResultMode::Runtime | ResultMode::Noop => {}
+            // Files and worker part on purpose, or the worker has read the files.
+            ResultMode::FileOnly
+            | ResultMode::Scheduled
+            | ResultMode::Reload
+            | ResultMode::Rejected => self.owed.void(),
+        }
         report.watch.lap(Leg::Finish, agent.clock.now());
         let mut watch = report.watch;
         let mut result = self.result(agent, report, mode);

@@ -224,7 +224,7 @@ impl Agent {
             let seen = look.look(self);
             (self.lock(), seen)
         };
-        if tx.end_read_back(self, &look, seen) {
+        if tx.end_read_back(self, look, seen) {
             *overdue = None;
             self.publish(&tx);
         }

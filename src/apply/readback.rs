@@ -17,10 +17,43 @@ use super::content::Managed;
 use super::tx::Tx;
 use super::view::View;
 
-/// What a batch touched, to be looked at.
+/// What batches touched and nobody has looked at. A look that is overtaken by the next
+/// batch is owed together with that one's.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    worker: Option<Identity>,
+    touched: Touched,
+    /// How often looks were made void.
+    epoch: u64,
+}
+
+impl Owed {
+    /// Whether there is anything to look at.
+    pub(super) fn is_some(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// After a batch on that worker.
+    pub(super) fn add(&mut self, worker: Identity, touched: Touched) {
+        if self.worker != Some(worker) {
+            self.touched = Touched::default();
+        }
+        self.worker = Some(worker);
+        self.touched.extend(touched);
+    }
+
+    /// Worker and files are not to be compared any more.
+    pub(super) fn void(&mut self) {
+        self.touched = Touched::default();
+        self.epoch += 1;
+    }
+}
+
+/// What batches touched, while it is looked at.
 #[derive(Debug)]
 pub(super) struct ReadBack {
     expected: Identity,
+    epoch: u64,
     /// The record as it was; every apply moves it.
     txn: u64,
     touched: Touched,
@@ -41,14 +74,16 @@ impl ReadBack {
 }
 
 impl Tx {
-    /// What the latest batch touched, to be looked at. Nothing if an apply came after it.
+    /// What is to be looked at, if anything.
     pub(super) fn begin_read_back(&mut self, agent: &Agent) -> Option<ReadBack> {
-        let (generation, touched) = self.readback.take()?;
-        if generation != self.record.generation || touched.is_empty() {
+        let touched = std::mem::take(&mut self.owed.touched);
+        let expected = self.owed.worker?;
+        if touched.is_empty() || self.record.worker != Some(expected) {
             return None;
         }
         Some(ReadBack {
-            expected: self.record.worker?,
+            expected,
+            epoch: self.owed.epoch,
             txn: self.record.txn,
             touched,
             deletes: self.record.deletes.clone(),
@@ -58,14 +93,20 @@ impl Tx {
 
     /// Acts on a look. A worker that is out of step with its files is counted and
     /// reloaded, as soon as the pacing allows. False if something happened in between,
-    /// so that the look says nothing.
+    /// so that the look says nothing; it is owed again unless it has no meaning any more.
     pub(super) fn end_read_back(
         &mut self,
         agent: &Agent,
-        look: &ReadBack,
+        look: ReadBack,
         seen: Result<Vec<(Object, Verdict)>, Void>,
     ) -> bool {
-        if self.record.txn != look.txn || self.record.worker != Some(look.expected) {
+        let same_worker = self.record.worker == Some(look.expected);
+        if self.record.txn != look.txn || !same_worker {
+            if same_worker && self.owed.epoch == look.epoch {
+                let later = std::mem::replace(&mut self.owed.touched, look.touched);
+                self.owed.touched.extend(later);
+                agent.ring();
+            }
             return false;
         }
         let seen = match seen {

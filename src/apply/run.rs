@@ -59,7 +59,7 @@ pub(super) fn run(upload: Upload<'_>, sealed: Result<(), StoreError>) -> Answer 
         result.runtime_inventory = tx.news();
     }
     agent.publish(&tx);
-    let look = tx.readback.is_some();
+    let look = tx.owed.is_some();
     drop(tx);
     if look {
         agent.ring();

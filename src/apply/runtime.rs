@@ -65,7 +65,7 @@ impl Tx {
                 }
                 self.look_for_new_names(agent, &touched);
                 let answer = self.commit(job, ResultMode::Runtime);
-                self.readback = Some((self.record.generation, touched));
+                self.owed.add(identity, touched);
                 answer
             }
             Ended::Refused { .. } => {

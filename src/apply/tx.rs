@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
 use crate::haproxy::identity::WorkerInfo;
-use crate::haproxy::ops::Touched;
 use crate::metrics::{self, DeleteKind};
 use crate::store::StoreError;
 use crate::store::tree::Tree;
@@ -20,6 +19,7 @@ use crate::wire::state::{Haproxy, RuntimeInventory, WorkerAnswer};
 use super::agent::Agent;
 use super::machine::{self, Event, IllegalStep, Phase};
 use super::port::words;
+use super::readback::Owed;
 use super::record::{PhaseNote, Record};
 
 /// How long after a reload a connection may still reach the worker from before; measured
@@ -51,8 +51,8 @@ pub(super) struct Tx {
     pub(super) answering: Option<WorkerAnswer>,
     /// When the last look at every owned file began.
     pub(super) verified: Option<Instant>,
-    /// What the batch of that generation touched, to be looked at once it is answered.
-    pub(super) readback: Option<(u64, Touched)>,
+    /// Looks at the worker that batches have left to be taken.
+    pub(super) owed: Owed,
     /// When the next pass over the deferred deletes is due, monotonic.
     pub(super) deletes_at: Option<Instant>,
     /// When the last reload ended, monotonic; refused ones count.

@@ -61,6 +61,27 @@ impl Touched {
         *self == Self::default()
     }
 
+    /// What a later batch changed as well. Where both touched a server, only what the later
+    /// one says of it is compared: whether it is the same server is not known here.
+    pub fn extend(&mut self, later: Self) {
+        self.maps.extend(later.maps);
+        for (path, new) in later.certs {
+            *self.certs.entry(path).or_default() |= new;
+        }
+        for (path, new) in later.cas {
+            *self.cas.entry(path).or_default() |= new;
+        }
+        self.crt_rows.extend(later.crt_rows);
+        for (name, backend) in later.backends {
+            match self.backends.get_mut(&name) {
+                Some(known) if backend.exists.is_none() => known.servers.extend(backend.servers),
+                Some(_) | None => {
+                    self.backends.insert(name, backend);
+                }
+            }
+        }
+    }
+
     pub(crate) fn of(ops: &[TypedOp]) -> Self {
         let mut touched = Self::default();
         for op in ops {

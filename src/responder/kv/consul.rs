@@ -340,7 +340,7 @@ impl Watch {
             Hold::Index => match &self.lost {
                 Some(lost) if lost.rebuilt => format!(
                     "the store below {below} was rebuilt (index {}, was {}) and lacks keys, which are answered all the same: {}; \
-                     write them again, each is followed as it comes; one that shall end is set to ready once and then deleted",
+                     write them again, each is followed as it comes; one that shall end is set to ready and, once this responder answers that, deleted",
                     reply.index.unwrap_or(0),
                     lost.index,
                     self.lost_keys()

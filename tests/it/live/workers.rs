@@ -307,6 +307,38 @@ fn new_stores_are_known_without_a_reload() {
     }
 }
 
+/// Applies that come before the worker was looked at owe the look to those after them.
+#[test]
+fn a_difference_is_found_however_soon_the_next_apply_comes() {
+    for version in Version::ALL {
+        let mut live = Live::with(version, |setup| setup);
+        // A look at this one takes longer than the applies that follow it.
+        let row = |n: u32| (format!("/large/{n:06}"), format!("value-{n:06}"));
+        live.world
+            .map_replace(PATHS, (0..20_000).map(row).collect());
+        live.apply("reload", &[]).succeed(&live.agent, "reload");
+        let mut op = live.world.map_add(PATHS, "/map/b", "file");
+        op["value"] = json!("op");
+        live.apply("auto", std::slice::from_ref(&op))
+            .succeed(&live.agent, "runtime");
+        for n in 0..5 {
+            let op = live.world.map_add(HOSTS, &format!("soon-{n}.example"), "x");
+            let reply = live
+                .apply("auto", std::slice::from_ref(&op))
+                .send(&live.agent);
+            assert_eq!(reply.json()["ok"], true, "{version}");
+        }
+        wait::until("the difference is counted", SOON, || {
+            let differs = live.agent.sample("haptic_runtime_map_divergence_total");
+            (differs > 0.5).then_some(())
+        });
+        let word = || get_port(live.world.http, "any", "/map/b").unwrap().body;
+        wait::until("the file is loaded", SOON, || {
+            (word() == "file").then_some(())
+        });
+    }
+}
+
 /// A worker that is out of step after a batch is counted and reloaded, not sooner than
 /// the pacing allows.
 #[test]
