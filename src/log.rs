@@ -9,7 +9,7 @@
 //! above that the message is what to look for.
 //!
 //! What a peer can provoke passes a [`RateLimit`] first, and a reader that hangs holds
-//! nobody up: see [`patient`].
+//! nobody up: a record waits [`PATIENCE`] at most.
 
 mod patient;
 
