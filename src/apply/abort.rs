@@ -44,7 +44,7 @@ impl Tx {
     pub(super) fn abort_after(
         &mut self,
         agent: &Agent,
-        mut report: Report,
+        report: Report,
         failure: Failure,
         touched: bool,
     ) -> Answer {
@@ -54,11 +54,7 @@ impl Tx {
         }
         let performed = self.undo(agent, &failure);
         let reloaded = performed && touched && self.reload_restored(agent);
-        report.rollback = Some(Rollback {
-            performed,
-            reloaded,
-        });
-        self.reject(agent, report, failure)
+        self.undone(agent, report, failure, (performed, reloaded))
     }
 
     /// The same where the master could not be asked: the recovery reload waits for it no
@@ -66,23 +62,32 @@ impl Tx {
     pub(super) fn abort_unreached(
         &mut self,
         agent: &Agent,
-        mut report: Report,
+        report: Report,
         failure: Failure,
         touched: bool,
     ) -> Answer {
-        if touched {
-            if let Err(error) = agent.haproxy.master() {
-                self.record.forget_worker();
-                let performed = self.undo(agent, &failure);
-                self.violated(agent, Invariant::RecoveryReload, &error);
-                report.rollback = Some(Rollback {
-                    performed,
-                    reloaded: false,
-                });
-                return self.reject(agent, report, failure);
-            }
-        }
-        self.abort_after(agent, report, failure, touched)
+        let away = touched.then(|| agent.haproxy.master().err()).flatten();
+        let Some(error) = away else {
+            return self.abort_after(agent, report, failure, touched);
+        };
+        self.record.forget_worker();
+        let performed = self.undo(agent, &failure);
+        self.violated(agent, Invariant::RecoveryReload, &error);
+        self.undone(agent, report, failure, (performed, false))
+    }
+
+    fn undone(
+        &mut self,
+        agent: &Agent,
+        mut report: Report,
+        failure: Failure,
+        (performed, reloaded): (bool, bool),
+    ) -> Answer {
+        report.rollback = Some(Rollback {
+            performed,
+            reloaded,
+        });
+        self.reject(agent, report, failure)
     }
 
     /// The same where HAProxy refused what is on disk. Its verdict on the bytes, if it is

@@ -205,9 +205,9 @@ impl Agent {
         }
     }
 
-    /// Looks at what a batch touched, while applies go on. Where every look is overtaken by
-    /// the next apply, one is taken with the lock held now and then: a worker that is out
-    /// of step must not go unnoticed because its controller is busy.
+    /// Looks at what batches touched, if possible while applies go on. Where every look is
+    /// overtaken by the next apply, one is taken with the lock held now and then: a worker
+    /// that is out of step must not go unnoticed because its controller is busy.
     ///
     /// `overdue`: since when none has been finished.
     pub(super) fn read_back(&self, mut tx: MutexGuard<'_, Tx>, overdue: &mut Option<Instant>) {
@@ -216,7 +216,8 @@ impl Agent {
         };
         let now = self.clock.now();
         let since = *overdue.get_or_insert(now);
-        let (mut tx, seen) = if now.saturating_duration_since(since) >= READBACK_OVERDUE {
+        let overdue_now = now.saturating_duration_since(since) >= READBACK_OVERDUE;
+        let (mut tx, seen) = if overdue_now || !look.disturbs_nobody() {
             let seen = look.look(self);
             (tx, seen)
         } else {

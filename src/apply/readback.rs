@@ -1,6 +1,6 @@
 //! The look at the worker after a batch, and what follows if it is out of step.
 //!
-//! The look itself holds no lock: applies go on meanwhile, and the first of them makes it
+//! A look at maps holds no lock: applies go on meanwhile, and the first of them makes it
 //! void. What it found is acted on under the lock, if nothing has happened in between. The
 //! agent mends nothing here by commands of its own; the files are reloaded.
 
@@ -62,6 +62,20 @@ pub(super) struct ReadBack {
 }
 
 impl ReadBack {
+    /// Whether applies may go on meanwhile. Maps are listed beside any change. A listing
+    /// of certificates locks them, so that an op on one is refused, and some releases end
+    /// when a server or backend goes while they are listed.
+    pub(super) fn disturbs_nobody(&self) -> bool {
+        let Touched {
+            maps: _,
+            backends,
+            certs,
+            cas,
+            crt_rows,
+        } = &self.touched;
+        backends.is_empty() && certs.is_empty() && cas.is_empty() && crt_rows.is_empty()
+    }
+
     /// Compares the worker with the files as they were published.
     pub(super) fn look(&self, agent: &Agent) -> Result<Vec<(Object, Verdict)>, Void> {
         let owned = |path: &ManifestPath| self.view.files.contains_key(path);

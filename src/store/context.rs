@@ -209,6 +209,14 @@ impl Store {
         }
     }
 
+    /// The same where a directory may stand there by now, which is not the file and stays.
+    pub(super) fn unlink_unless_dir(&self, path: &str) -> Result<(), StoreError> {
+        match self.unlink_if_there(path) {
+            Err(error) if error.errno() == Some(libc::EISDIR) => Ok(()),
+            done => done,
+        }
+    }
+
     /// Makes a directory unless it is there; true if it was made now.
     pub(super) fn mkdir_if_missing(&self, path: &str, mode: u32) -> Result<bool, StoreError> {
         match self.fs.mkdir(path, mode) {

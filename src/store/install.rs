@@ -470,21 +470,12 @@ pub fn replay(store: &Store, intent: &Intent) -> Result<(), StoreError> {
     for (file, stat) in waiting {
         move_file_again(store, &file.staged, &stat, file.path.as_str())?;
     }
-    remove_again(store, &intent.removals)?;
-    store.sync_dirs(intent.touched())
-}
-
-/// [`remove`] while a replay goes on. A directory at such a name is there because a restore
-/// whose note was lost had begun to put back what it held: the file is gone all the same,
-/// and what the fold then shows is for the caller to judge.
-fn remove_again(store: &Store, paths: &[ManifestPath]) -> Result<(), StoreError> {
-    for path in paths {
-        match store.unlink_if_there(path.as_str()) {
-            Err(error) if error.errno() == Some(libc::EISDIR) => {}
-            done => done?,
-        }
+    // A directory at such a name is there because a restore whose note was lost had begun to
+    // put back what it held; what the fold then shows is for the caller to judge.
+    for path in &intent.removals {
+        store.unlink_unless_dir(path.as_str())?;
     }
-    Ok(())
+    store.sync_dirs(intent.touched())
 }
 
 /// Removes files; one that is gone is done.

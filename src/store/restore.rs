@@ -68,7 +68,7 @@ pub fn restore(store: &Store, journal: &Journal, config: &str) -> Result<Restore
                     continue;
                 }
             }
-            None => remove_created(store, path.as_str())?,
+            None => store.unlink_unless_dir(path.as_str())?,
         }
         touched.extend(path.ancestors());
         done.paths.push(path.clone());
@@ -107,12 +107,4 @@ fn holds(store: &Store, path: &str, entry: &Entry) -> Result<bool, StoreError> {
         return Ok(false);
     };
     Ok(hash_file(store.fs().as_ref(), path)?.is_some_and(|now| known.is(&now)))
-}
-
-/// A directory that stands there by now is not the file that was created.
-fn remove_created(store: &Store, path: &str) -> Result<(), StoreError> {
-    match store.unlink_if_there(path) {
-        Err(error) if error.errno() == Some(libc::EISDIR) => Ok(()),
-        done => done,
-    }
 }

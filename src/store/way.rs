@@ -38,7 +38,8 @@ impl Way {
     /// Removes it. Can be cut and run again, also when what needed the way is in place.
     pub(super) fn make(&self, store: &Store) -> Result<(), StoreError> {
         for path in &self.files {
-            remove_file(store, path.as_str())?;
+            // A directory there is what the file made way for.
+            store.unlink_unless_dir(path.as_str())?;
         }
         self.dirs.iter().try_for_each(|dir| remove_dir(store, dir))
     }
@@ -118,14 +119,6 @@ pub(super) fn back(store: &Store, journal: &Journal) -> Result<Way, StoreError> 
     }
     way.dirs = dirs.into_iter().rev().collect();
     Ok(way)
-}
-
-/// A directory there is what the file made way for.
-fn remove_file(store: &Store, path: &str) -> Result<(), StoreError> {
-    match store.unlink_if_there(path) {
-        Err(error) if error.errno() == Some(libc::EISDIR) => Ok(()),
-        done => done,
-    }
 }
 
 /// A file there is what the directory made way for.

@@ -3,15 +3,15 @@
 
 use super::rig::{Live, SOON};
 use super::world::{HOSTS, STEADY, Server, Servers, World, op};
+use crate::support::agent_check;
 use crate::support::haproxy::Version;
 use crate::support::slow::Slow;
 use crate::support::traffic::{Answer, get_port};
 use crate::support::wait;
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -487,30 +487,12 @@ fn what_is_deleted_and_wanted_in_one_batch_stays() {
     }
 }
 
-/// Answers agent-checks with `ready`, or with `drain` when told so.
-fn responder() -> (SocketAddr, Arc<AtomicBool>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let drain = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&drain);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let answer: &[u8] = match told.load(Ordering::SeqCst) {
-                true => b"drain\n",
-                false => b"ready 100%\n",
-            };
-            let _ = (&stream).write_all(answer);
-        }
-    });
-    (address, drain)
-}
-
 /// A disabled row stays so whatever its agent says; back again, its agent is asked again.
 #[test]
 fn a_row_that_is_ready_again_is_asked_again() {
     for version in Version::ALL {
         let mut live = Live::start(version);
-        let (agent, drains) = responder();
+        let (agent, drains) = agent_check::responder();
         live.world.more_config = format!(
             "backend extra_a\n    balance roundrobin\n    server s1 {} agent-check agent-addr {} agent-port {} agent-inter 20ms\n",
             live.upstream(1),

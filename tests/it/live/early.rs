@@ -2,10 +2,11 @@
 //! The agent talks to none of them like that: every byte of it passes a tap that knows the
 //! rules, beside real HAProxys and beside models that call themselves by such a release.
 
-use super::modelled::{CA, CERT, MAP, Site};
+use super::modelled::{CA, CERT, MAP, Site, server};
 use super::random;
 use super::rig::Live;
 use super::world::{PATHS, op};
+use crate::support::agent::Setup;
 use crate::support::certs;
 use crate::support::haproxy::Version;
 use crate::support::tap::Tap;
@@ -25,13 +26,6 @@ const RELEASES: [(Version, &str); 8] = [
     (Version::V3_4, "3.4.0"),
     (Version::V3_4, "3.4.3"),
 ];
-
-fn server(kind: &str, name: &str, more: Value) -> Value {
-    let mut fields = more;
-    fields["backend"] = json!("b");
-    fields["server"] = json!(name);
-    op(kind, fields)
-}
 
 fn backend(kind: &str) -> Value {
     let fields = json!({"backend": "x", "profile": "tmpl", "mode": "http"});
@@ -87,18 +81,21 @@ fn all_sorts(site: &mut Site, version: Version) -> Vec<Value> {
     ops
 }
 
+/// An agent that reaches the worker through a tap.
+fn tapped(setup: Setup, tap: &mut Option<Tap>) -> Setup {
+    let base = &setup.base;
+    *tap = Some(Tap::start(
+        &base.join("tap.sock"),
+        &base.join("worker.sock"),
+    ));
+    setup.with("--worker-socket", "tap.sock")
+}
+
 #[test]
 fn no_byte_breaks_a_rule_of_an_early_release() {
     for (version, release) in RELEASES {
         let mut tap = None;
-        let mut site = Site::with(version, Some(release), |setup| {
-            let base = &setup.base;
-            tap = Some(Tap::start(
-                &base.join("tap.sock"),
-                &base.join("worker.sock"),
-            ));
-            setup.with("--worker-socket", "tap.sock")
-        });
+        let mut site = Site::with(version, Some(release), |setup| tapped(setup, &mut tap));
         let tap = tap.unwrap();
         // Busy for a while, so that its delete is asked for again and again.
         site.haproxy.set_connections("b", "s2", 1);
@@ -135,14 +132,7 @@ fn no_byte_breaks_a_rule_of_an_early_release() {
 fn no_byte_to_a_real_worker_breaks_a_rule() {
     for version in Version::ALL {
         let mut tap = None;
-        let mut live = Live::with(version, |setup| {
-            let base = &setup.base;
-            tap = Some(Tap::start(
-                &base.join("tap.sock"),
-                &base.join("worker.sock"),
-            ));
-            setup.with("--worker-socket", "tap.sock")
-        });
+        let mut live = Live::with(version, |setup| tapped(setup, &mut tap));
         let tap = tap.unwrap();
         for seed in 7001..7003 {
             random::sequence(&mut live, seed);

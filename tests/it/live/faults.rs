@@ -2,7 +2,7 @@
 //! op claims what it does not know, the one that it happened to is named, nothing hangs,
 //! and the files are what the worker holds in the end.
 
-use super::modelled::{CA, CERT, IDLE, LIST, MAP, Site};
+use super::modelled::{CA, CERT, IDLE, LIST, MAP, Site, server};
 use super::world::op;
 use crate::support::certs;
 use crate::support::haproxy::Version;
@@ -12,13 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Far below the patience for one command.
 const SOON: Duration = Duration::from_secs(8);
-
-fn server(kind: &str, name: &str, more: Value) -> Value {
-    let mut fields = more;
-    fields["backend"] = json!("b");
-    fields["server"] = json!(name);
-    op(kind, fields)
-}
 
 fn backend(kind: &str) -> Value {
     op(

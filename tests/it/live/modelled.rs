@@ -1,6 +1,7 @@
 //! An agent on a model of HAProxy: it may call itself by any release, it has as many
 //! sessions as a test says, and it keeps every command.
 
+use super::world::op;
 use crate::support::agent::{Agent, Apply, Setup};
 use crate::support::certs;
 use crate::support::haproxy::Version;
@@ -116,4 +117,12 @@ impl Site {
             }
         })
     }
+}
+
+/// An op on a server of the backend `b`.
+pub(super) fn server(kind: &str, name: &str, more: Value) -> Value {
+    let mut fields = more;
+    fields["backend"] = json!("b");
+    fields["server"] = json!(name);
+    op(kind, fields)
 }

@@ -1,15 +1,15 @@
 //! Deletes that wait, and those that cannot.
 
 use super::*;
+use crate::support::agent_check;
 use crate::support::ports::Port;
 use crate::support::slow::Slow;
 use crate::support::traffic::{Answer, Backend, Load, get_port};
 use crate::support::wait;
 use haptic_agent::haproxy::deletes::{DeleteOutcome, ObjectKind, Policy, pass};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
@@ -328,24 +328,6 @@ fn another_worker_supersedes_what_waited_for_the_old_one() {
     });
 }
 
-/// Says `ready`, or `drain` when told so, to whoever asks.
-fn responder() -> (SocketAddr, Arc<AtomicBool>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let drain = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&drain);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let answer: &[u8] = match told.load(Ordering::SeqCst) {
-                true => b"drain\n",
-                false => b"ready 100%\n",
-            };
-            let _ = (&stream).write_all(answer);
-        }
-    });
-    (address, drain)
-}
-
 #[test]
 fn rows_with_an_agent_check_serve_and_stay_in_maintenance() {
     for version in Version::ALL {
@@ -353,7 +335,7 @@ fn rows_with_an_agent_check_serve_and_stay_in_maintenance() {
             Port::reserve(),
             Backend::start("first"),
             Backend::start("second"),
-            responder(),
+            agent_check::responder(),
         );
         let (agent, drain) = agent;
         let mut bench = Bench::start(version, |base| serving(base, &port, first.address()));

@@ -14,6 +14,7 @@
 )]
 
 pub(crate) mod agent;
+pub(crate) mod agent_check;
 pub(crate) mod certs;
 pub(crate) mod consul;
 pub(crate) mod dice;
