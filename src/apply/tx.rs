@@ -148,6 +148,7 @@ impl Tx {
     /// Looks at every owned file; what moved is hashed again. True if something other
     /// than the agent wrote the tree: the baseline is forgotten then.
     pub(super) fn look_at_tree(&mut self, agent: &Agent) -> Result<bool, StoreError> {
+        agent.store.require_in_place()?;
         let changed = self.tree.recheck(&**agent.store.fs(), agent.clock.wall())?;
         if changed.is_empty() {
             return Ok(false);
