@@ -38,6 +38,7 @@ mod runtime;
 mod tx;
 mod view;
 mod watch;
+mod write;
 
 pub use agent::{Agent, Early, Settings};
 pub use upload::{Answer, PartError, Upload};

@@ -369,9 +369,12 @@ impl Fs for DiskFs {
             Ok(())
         };
         std::thread::scope(|scope| {
+            let mut shares = paths.chunks(share).enumerate();
+            // One is this thread's: a single file costs no thread.
+            let own = shares.next();
             let mut running = Vec::new();
             let mut result = Ok(());
-            for (n, part) in paths.chunks(share).enumerate() {
+            for (n, part) in shares {
                 let first = n * share;
                 let spawned = std::thread::Builder::new()
                     .name("sync".to_owned())
@@ -381,6 +384,9 @@ impl Fs for DiskFs {
                     // No thread to be had: this one does it.
                     Err(_) => result = result.and(sync_share(first, part)),
                 }
+            }
+            if let Some((_, part)) = own {
+                result = result.and(sync_share(0, part));
             }
             for thread in running {
                 let done = thread

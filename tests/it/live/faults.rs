@@ -198,6 +198,31 @@ fn no_op_claims_what_it_does_not_know() {
     }
 }
 
+/// Nothing is sent where no session can be had, and the first op says why.
+#[test]
+fn without_a_session_the_files_are_reloaded_and_the_reason_is_told() {
+    for version in Version::ALL {
+        let mut site = Site::start(version);
+        site.apply("reload", &[]).succeed(&site.agent, "reload");
+        for _ in 0..2 {
+            site.haproxy.inject("prompt", Fault::CloseBefore);
+        }
+        let value = |key: &str| json!({"path": MAP, "key": key, "value": "x"});
+        let ops = [op("map_set", value("a")), op("map_set", value("b"))];
+        let answer = site.apply("auto", &ops).send(&site.agent).json();
+        let told = format!("{version}: {answer:#}");
+        assert_eq!(
+            (&answer["ok"], &answer["mode"]),
+            (&json!(true), &json!("reload")),
+            "{told}"
+        );
+        let output = |op: usize| answer["op_results"][op]["output"].as_str().unwrap();
+        assert!(output(0).starts_with("not_run: "), "{told}");
+        assert!(output(0).contains("worker.sock"), "{told}");
+        assert_eq!(output(1), "not_run", "{told}");
+    }
+}
+
 /// The same batches get through where the answers are only slow in coming.
 #[test]
 fn ops_wait_for_answers_that_come_in_pieces() {
