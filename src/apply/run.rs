@@ -25,6 +25,7 @@ use super::machine::Event;
 use super::outcome::{Leg, Report};
 use super::plan::{self, Plan, ReloadWhy, Situation, StagedPart, Way};
 use super::port::words;
+use super::record::Record;
 use super::tx::Tx;
 use super::upload::{Answer, Upload};
 use super::view::View;
@@ -43,6 +44,8 @@ pub(super) struct Job<'a> {
     pub(super) touched: bool,
     /// What the worker holds is not known although the apply succeeds.
     pub(super) baseline_gone: bool,
+    /// The record before an apply that has no phases, and nothing else to go back to.
+    pub(super) before: Option<Box<Record>>,
     pub(super) report: Report,
 }
 
@@ -119,6 +122,7 @@ impl Tx {
             session,
             touched: false,
             baseline_gone: false,
+            before: None,
             report,
         };
         self.carry_out(job, &plan, &parts, stage)
@@ -168,6 +172,7 @@ impl Tx {
                 stage.finish();
             }
         } else {
+            job.before = Some(Box::new(self.record.clone()));
             self.record.owned.clone_from(&plan.owned);
             job.report.watch.lap(Leg::Admit, agent.clock.now());
         }

@@ -202,6 +202,16 @@ pub(super) fn block(state: &State) -> Block {
     if let Some(last) = &state.last_apply {
         last_apply(&mut block, last);
     }
+    if let Some(unsaved) = &state.unsaved {
+        block.row(
+            "not saved",
+            format!(
+                "the agent cannot save its state since {}: {}",
+                when::moment(&unsaved.since),
+                unsaved.reason
+            ),
+        );
+    }
     if let Some(name) = &state.invariant_violation {
         block.row(
             "broken",

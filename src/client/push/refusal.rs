@@ -113,6 +113,7 @@ mod tests {
                 stage,
                 message: message.to_owned(),
             }),
+            unsaved: None,
             runtime_inventory: None,
         }
     }
