@@ -97,6 +97,10 @@ pub const UNREACHABLE: &str = "the reload could not be asked for";
 /// How it ends when a reload left neither master nor worker.
 pub const HAPROXY_GONE: &str = "HAProxy itself is gone";
 
+/// How a failure begins where HAProxy took a set and the agent never met the worker that
+/// loaded it: mostly the set's configuration opens no `stats socket` where the agent looks.
+pub const NO_NEW_WORKER: &str = "HAProxy reported success and no new worker showed up in time";
+
 /// What went wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {

@@ -95,6 +95,8 @@ fn applied(set: &FileSet, version: &str) -> State {
         applied_token: Token::default(),
         lkg_plan_id: set.plan_id().into(),
         reserved_paths: Vec::new(),
+        worker_socket: None,
+        in_the_way: BTreeMap::new(),
         applied_plan_stored: true,
         files: files.collect(),
         runtime_inventory: inventory(),

@@ -68,6 +68,38 @@ fn a_wait_has_an_end() {
     }
 }
 
+/// A reload that is due while HAProxy is away is not waited for as long as one that comes.
+#[test]
+fn a_haproxy_that_is_away_is_not_waited_for_long() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    agent.set_pacing(Pacing::Always);
+    agent.silence_worker("connection refused");
+    let patient = PushOptions {
+        wait: Duration::from_secs(120),
+        silence: Duration::from_millis(300),
+        ..options()
+    };
+    let silent = RefCell::new(0);
+    let watch = |step: &Step<'_>| {
+        if let Step::Silent { reason, .. } = step {
+            assert_eq!(*reason, "connection refused");
+            *silent.borrow_mut() += 1;
+        }
+    };
+    let begun = std::time::Instant::now();
+    match push_watched(&client, &set(&[("general/a", b"1")]), &patient, &watch) {
+        Err(PushError::StillPending {
+            reason: Some(reason),
+            ..
+        }) => assert!(reason.contains("connection refused"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_eq!(*silent.borrow(), 1, "said once, before anything is sent");
+}
+
 /// An agent that dies between push and answer, wherever the connection breaks.
 #[test]
 fn a_lost_answer_is_looked_up() {

@@ -212,6 +212,10 @@ fn is_state(value: &Value) {
     let sometimes = [
         // Beyond the contract's list: whether the worker answers, since when, else why not.
         ("worker", "object"),
+        // Beyond the contract's list: for whoever writes HAProxy's configuration.
+        ("worker_socket", "string"),
+        // Beyond the contract's list: what stands in the place of an owned file.
+        ("in_the_way", "object"),
         ("applied_plan", "string"),
         ("reload_pending_at", "nanos"),
         ("last_apply", "object"),

@@ -119,13 +119,28 @@ fn a_worker_that_commands_brought_on_is_told_from_the_set_that_went_back() {
     let pushed = ctl(url, &["push", site.path(), "-o", "json"]);
     let plan = pushed.ends(0).json()["plan_id"].as_str().unwrap()[..12].to_owned();
     site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
-    ctl(url, &["push", site.path()]).ends(1);
-    assert_eq!(tree(&pod.base), loaded);
-    assert_eq!(pod.get("a.example"), "two");
+    let keep = format!("To keep {plan} until this set is mended, push its directory again");
+    // Asked, and remembered.
+    for _ in 0..2 {
+        ctl(url, &["push", site.path()])
+            .ends(1)
+            .says("disk is back at plan")
+            .says(&format!("the worker serves plan {plan}"))
+            .says(&keep);
+        assert_eq!(tree(&pod.base), loaded);
+        assert_eq!(pod.get("a.example"), "two");
+    }
     ctl(url, &["state"])
         .ends(1)
         .says(&format!("plan {plan} serves"))
-        .says("the worker still has what commands brought since");
+        .says("the last good set was put back on disk, not on the worker")
+        .says(&keep)
+        .says("instead, and drops what commands brought since");
+    // The advice, followed.
+    site.write("haproxy.cfg", &pod.config(""));
+    ctl(url, &["push", site.path()]).ends(0);
+    assert_eq!(tree(&pod.base), site.tree());
+    assert_eq!(pod.get("a.example"), "two");
 }
 
 #[test]
@@ -140,6 +155,16 @@ fn a_revert_goes_back_to_the_last_good_set() {
             .says("hapticctl push DIR");
         ctl(url, &["push", site.path()]).ends(0);
         let good = site.tree();
+        let worker = pod.haproxy.worker_pid();
+        for output in ["text", "json"] {
+            let already = ctl(url, &["revert", "-o", output]);
+            already.ends(0);
+            match output {
+                "text" => drop(already.says("applied and runs already: nothing was done")),
+                _ => assert_eq!(already.json()["agents"][0]["outcome"], "already"),
+            }
+        }
+        assert_eq!(pod.haproxy.worker_pid(), worker, "{version}");
         // At runtime, so that it is applied and not yet the last good one.
         site.write("maps/host.map", "a.example two\n");
         ctl(url, &["push", site.path()]).ends(0);
@@ -224,6 +249,64 @@ fn files_that_somebody_changed_are_listed_and_put_right() {
     ctl(url, &["verify"]).ends(0);
 }
 
+/// What somebody's hand has changed on the agent's disk, a plan sees too.
+#[test]
+fn a_plan_is_made_after_a_look_at_the_disk() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    std::fs::write(pod.base.join("maps/host.map"), "a.example edited\n").unwrap();
+    ctl(url, &["plan", site.path()])
+        .ends(0)
+        .says("1 file to write, and a reload")
+        .says("~ maps/host.map")
+        .says("hapticctl push with the same flags does it");
+    let json = ctl(url, &["plan", "-o", "json", site.path()]);
+    assert_eq!(json.json()["agents"][0]["hashed"], true);
+    ctl(url, &["push", site.path()]).ends(0);
+    ctl(url, &["plan", site.path()]).ends(0).says("nothing to do");
+}
+
+#[test]
+fn what_stands_in_a_file_s_place_is_named() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    site.write("general/a.txt", "a\n");
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    let place = pod.base.join("general/a.txt");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    std::fs::write(place.join("x"), "x").unwrap();
+    let away = "next: move away what stands in a file's place";
+    let words = "blocked  general/a.txt, which is a directory";
+    ctl(url, &["verify"]).ends(1).says(words).says(away);
+    ctl(url, &["verify"])
+        .ends(1)
+        .says("no file in its place: general/a.txt is a directory")
+        .says(away);
+    let against = ctl(url, &["verify", site.path()]);
+    against.ends(1).says(words).says(away);
+    assert!(!against.stdout.contains("missing"), "{against}");
+    let json = ctl(url, &["verify", "-o", "json", site.path()]);
+    let found = &json.json()["agents"][0]["differences"][0];
+    assert_eq!(found["difference"], "blocked");
+    assert_eq!(found["by"], "a directory");
+    ctl(url, &["plan", site.path()])
+        .ends(0)
+        .says("general/a.txt: on the agent's disk a directory stands in its place");
+    ctl(url, &["push", site.path()])
+        .ends(1)
+        .says("general/a.txt is a directory, and general/a.txt/x in it is not the agent's");
+    let plan = ctl(url, &["plan", site.path()]);
+    assert!(!plan.stdout.contains("something is wrong"), "{plan}");
+    std::fs::remove_dir_all(&place).unwrap();
+    ctl(url, &["push", site.path()]).ends(0);
+    ctl(url, &["verify", site.path()]).ends(0);
+    assert!(pod.agent.state().get("in_the_way").is_none());
+}
+
 #[test]
 fn a_reload_can_be_asked_for_and_files_go_with_the_set() {
     let pod = Pod::start(Version::V3_4);
@@ -239,7 +322,8 @@ fn a_reload_can_be_asked_for_and_files_go_with_the_set() {
     let worker = pod.haproxy.worker_pid();
     ctl(url, &["push", "--reload", site.path()])
         .ends(0)
-        .says("applied with a reload");
+        .says("applied with a reload")
+        .says("reload: a reload was asked for (--reload)");
     assert_ne!(pod.haproxy.worker_pid(), worker);
     assert!(!pod.base.join("general/old.txt").exists());
     assert_eq!(pod.get("a.example"), "two");
@@ -270,6 +354,55 @@ fn the_doctor_looks_and_never_forbids() {
         .ends(0)
         .says("applied with a reload");
     assert_eq!(pod.get("a.example"), "two");
+}
+
+/// What is on disk is not the agent's before the first push, even if it is the very same.
+#[test]
+fn a_first_push_of_what_is_there_says_why_it_reloads() {
+    let pod = Pod::start(Version::V3_4);
+    let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
+    let site = Site::new(&[("haproxy.cfg", &text)]);
+    let url = &pod.url();
+    for verb in ["plan", "push"] {
+        let out = ctl(url, &[verb, site.path()]);
+        out.ends(0)
+            .says("reload: the agent does not know what is applied")
+            .says("haproxy.cfg: the agent has not put it there");
+        assert!(!out.stdout.contains("the configuration changed"), "{out}");
+    }
+    ctl(url, &["plan", site.path()]).ends(0).says("nothing to do");
+}
+
+/// A set that HAProxy takes and does not like.
+#[test]
+fn what_haproxy_warned_of_is_told() {
+    for version in VERSIONS {
+        let pod = Pod::start(version);
+        let site = Site::of(&pod);
+        let url = &pod.url();
+        let frontends: String = (0..20).map(|n| format!("frontend silent{n}\n")).collect();
+        site.write("haproxy.cfg", &(pod.config("") + &frontends));
+        let warned = "[WARNING]";
+        ctl(url, &["push", site.path()])
+            .ends(0)
+            .says("HAProxy loaded it, and warns:")
+            .says(warned)
+            .says("frontend 'silent0' has no 'bind' directive")
+            .says("more; -o json has all");
+        ctl(url, &["state"])
+            .ends(0)
+            .says("warnings")
+            .says("frontend 'silent0' has no 'bind' directive");
+        ctl(url, &["doctor", site.path()])
+            .ends(0)
+            .says("warning: HAProxy warned when it loaded this set")
+            .says("frontend 'silent0' has no 'bind' directive");
+        site.write("haproxy.cfg", &pod.config(""));
+        let quiet = ctl(url, &["push", site.path()]);
+        assert!(!quiet.stdout.contains("warns"), "{quiet}");
+        let quiet = ctl(url, &["state"]);
+        assert!(!quiet.stdout.contains("warnings"), "{quiet}");
+    }
 }
 
 /// Nobody judged the files, so "mend them" would be the wrong advice.
