@@ -396,14 +396,23 @@ pub fn is_silent(state: &State) -> bool {
     state.worker.as_ref().is_some_and(|worker| !worker.answers)
 }
 
-/// What HAProxy warned of when it loaded the set all the same, as the agent kept it: at most
-/// some kilobytes, in lines.
+/// What HAProxy warned of when it loaded the set all the same, in lines, as far as the agent
+/// kept it. Not what it says of itself at every start, such as under which user it runs.
 #[must_use]
-pub fn warnings(result: &ApplyResult) -> Option<&str> {
-    let reload = result.reload.as_ref().filter(|reload| reload.ok)?;
-    let output = reload.output.as_deref()?;
-    let warns = ["[WARNING]", "[ALERT]"].iter().any(|level| output.contains(level));
-    warns.then_some(output)
+pub fn warnings(result: &ApplyResult) -> Vec<&str> {
+    let reload = result.reload.as_ref().filter(|reload| reload.ok);
+    let output = reload.and_then(|reload| reload.output.as_deref());
+    // Lines without a level go on with the one before.
+    let mut shown = false;
+    let mut is_shown = |line: &&str| {
+        if line.starts_with('[') {
+            let warns = ["[WARNING]", "[ALERT]"].iter().any(|level| line.starts_with(level));
+            shown = warns && !line.contains(".main()]");
+        }
+        shown
+    };
+    let lines = output.unwrap_or_default().lines();
+    lines.filter(|line| is_shown(line)).collect()
 }
 
 /// Whether a refusal is one that the agent remembered, so that HAProxy was not asked

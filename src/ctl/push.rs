@@ -105,11 +105,12 @@ fn done(pushed: &Pushed) -> Block {
                     words::outcome(failed.1)
                 ));
             }
-            if let Some(said) = pushed.result.as_ref().and_then(warnings) {
+            let said = pushed.result.as_ref().map(warnings).unwrap_or_default();
+            if !said.is_empty() {
                 block.line("HAProxy loaded it, and warns:");
-                for line in words::head(said, MAX_SAID) {
-                    block.line(format!("  {line}"));
-                }
+            }
+            for line in words::head(&said, MAX_SAID) {
+                block.line(format!("  {line}"));
             }
         }
         Outcome::Pending { reason, .. } => {

@@ -290,9 +290,9 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
             format!("stage {}: {}", failure.stage.as_str(), failure.message),
         );
     }
-    if let Some(said) = warnings(last) {
-        let said = words::head(said, MAX_SHOWN).join("\n");
-        block.row("warnings", said);
+    let said = warnings(last);
+    if !said.is_empty() {
+        block.row("warnings", words::head(&said, MAX_SHOWN).join("\n"));
     }
     if let Some(words) = last
         .reload

@@ -262,7 +262,7 @@ fn a_state_that_is_no_baseline_is_a_full_reload() {
                 });
             },
             Why::Degraded,
-            "since T something is wrong that a reload ends: disk full",
+            "the agent is degraded since T, until a reload works: disk full",
             true,
         ),
         (

@@ -253,8 +253,8 @@ impl Findings {
     fn warned(&mut self, set: &FileSet, state: &State) {
         let last = state.last_apply.as_ref();
         let ours = last.filter(|last| last.plan_id == set.plan_id());
-        let said = ours.and_then(warnings).unwrap_or_default();
-        let records: Vec<&str> = said.lines().filter(|line| line.starts_with('[')).collect();
+        let mut records = ours.map(warnings).unwrap_or_default();
+        records.retain(|line| line.starts_with('['));
         for record in records.iter().take(MAX_OF_A_KIND) {
             let words = record.trim_end_matches('.');
             self.add(

@@ -298,7 +298,7 @@ fn what_stands_in_a_file_s_place_is_named() {
         .says("general/a.txt: on the agent's disk a directory stands in its place");
     ctl(url, &["push", site.path()])
         .ends(1)
-        .says("general/a.txt is a directory, and general/a.txt/x in it is not the agent's");
+        .says("general/a.txt is a directory, and the agent replaces only regular files");
     let plan = ctl(url, &["plan", site.path()]);
     assert!(!plan.stdout.contains("something is wrong"), "{plan}");
     std::fs::remove_dir_all(&place).unwrap();
