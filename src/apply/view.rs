@@ -73,7 +73,9 @@ impl View {
             in_the_way: {
                 let others = tx.tree.others();
                 let others = others.filter(|(path, _)| record.owned.contains_key(*path));
-                others.map(|(path, kind)| (path.clone(), kind.to_string())).collect()
+                others
+                    .map(|(path, kind)| (path.clone(), kind.to_string()))
+                    .collect()
             },
             generation: record.generation,
             plan_schema_version: record.plan_schema_version,

@@ -227,18 +227,10 @@ fn blockers(state: &State, settled: bool) -> Vec<(Why, String)> {
             Why::UnknownBaseline,
             "the agent does not know what is applied (it is new, the last set was refused, or something else wrote its files)".to_owned(),
         ));
+        found.extend(silence(state));
         return found;
     }
-    if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
-        found.push((
-            Why::NoAnswer,
-            format!(
-                "HAProxy has not answered since {}: {}",
-                silent.since,
-                silent.reason.as_deref().unwrap_or("its socket is silent")
-            ),
-        ));
-    }
+    found.extend(silence(state));
     if let Some(degraded) = &state.degraded {
         found.push((
             Why::Degraded,
@@ -283,6 +275,16 @@ fn blockers(state: &State, settled: bool) -> Vec<(Why, String)> {
         ));
     }
     found
+}
+
+fn silence(state: &State) -> Option<(Why, String)> {
+    let silent = state.worker.as_ref().filter(|worker| !worker.answers)?;
+    let reason = silent.reason.as_deref().unwrap_or("its socket is silent");
+    let since = &silent.since;
+    Some((
+        Why::NoAnswer,
+        format!("HAProxy has not answered since {since}: {reason}"),
+    ))
 }
 
 /// Nothing differs.

@@ -406,8 +406,10 @@ pub fn warnings(result: &ApplyResult) -> Vec<&str> {
     let mut shown = false;
     let mut is_shown = |line: &&str| {
         if line.starts_with('[') {
-            let warns = ["[WARNING]", "[ALERT]"].iter().any(|level| line.starts_with(level));
-            shown = warns && !line.contains(".main()]");
+            let warns = ["[WARNING]", "[ALERT]"]
+                .iter()
+                .any(|level| line.starts_with(level));
+            shown = warns && !line.contains("main()]");
         }
         shown
     };

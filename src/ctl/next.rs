@@ -82,7 +82,9 @@ pub(super) fn after(refusal: Refusal) -> &'static str {
         Refusal::Unconfirmed => {
             "HAProxy's log says what its master is doing; once it answers, push again, which reloads"
         }
-        Refusal::NoWorker => "see that the configuration opens the agent's --worker-socket, then push again",
+        Refusal::NoWorker => {
+            "see that the configuration opens the agent's --worker-socket, then push again"
+        }
         Refusal::Unread => "hapticctl push DIR writes it again",
         Refusal::Disk => {
             "make possible on the agent's machine what is named above, then push again"
@@ -122,19 +124,35 @@ pub(super) fn parted(result: &ApplyResult) -> Option<String> {
         None => is_remembered(result),
     };
     let (disk, worker) = (&result.lkg_plan_id, &result.worker_ops_plan_id);
-    if result.ok || !back || disk.is_empty() || disk == worker {
+    if !back || disk.is_empty() || disk == worker {
         return None;
     }
-    let disk = words::plan(disk);
-    Some(match worker.as_str() {
-        "" => format!(
-            "disk is back at plan {disk}, the last that HAProxy loaded; what commands have made of the worker since is not known, and ends with the next reload or restart"
-        ),
+    let disk = format!(
+        "disk is back at plan {}, the last that HAProxy loaded",
+        words::plan(disk)
+    );
+    let brought = match worker.as_str() {
+        "" => "what commands have brought since".to_owned(),
         worker => format!(
-            "disk is back at plan {disk}, the last that HAProxy loaded, and the worker serves plan {worker}, which commands brought it to: a reload or restart now would go back to {disk}. To keep {worker} until this set is mended, push its directory again",
-            worker = words::plan(worker)
+            "what commands have brought since, plan {}",
+            words::plan(worker)
         ),
-    })
+    };
+    let stage = result.error.as_ref()?.stage;
+    match Refusal::of(result)? {
+        _ if stage.is_revert() => None,
+        Refusal::Files | Refusal::Silent | Refusal::Unread => Some(format!(
+            "{disk}, and the worker serves {brought}: a restart would lose that. To keep it until this set is mended, push its directory again"
+        )),
+        Refusal::Unasked | Refusal::Ended => Some(format!(
+            "{disk}: HAProxy starts from that, without {brought}. Push again then"
+        )),
+        Refusal::Unconfirmed
+        | Refusal::NoWorker
+        | Refusal::Disk
+        | Refusal::NothingGood
+        | Refusal::GoodLost => None,
+    }
 }
 
 /// What the answer that is no success asks for.
@@ -144,7 +162,7 @@ pub(super) fn of_result(result: &ApplyResult, socket: Option<&str>) -> String {
         return opens_the_socket(socket);
     }
     let next = match result.error.as_ref().map(|failure| failure.stage) {
-        Some(Stage::Revert | Stage::RevertReload) => after_revert(refusal),
+        Some(stage) if stage.is_revert() => after_revert(refusal),
         Some(_) | None => after(refusal),
     };
     next.to_owned()

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::view::{Block, Report};
 use super::{labels, next, words};
-use crate::client::socket;
 use crate::client::decide::{Change, Decision, Verdict, Why};
+use crate::client::socket;
 use crate::client::{
     Client, Error, FileSet, Fleet, Refused, StateRead, Transport, decide, reserved,
 };
@@ -102,7 +102,10 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
     if let Some(doubt) = socket::doubt(set, state) {
         block.line(format!("warning: {}", doubt.line()));
         block.line(format!("  {}", doubt.next));
-        block.field("warnings", vec![format!("{}; {}", doubt.line(), doubt.next)]);
+        block.field(
+            "warnings",
+            vec![format!("{}; {}", doubt.line(), doubt.next)],
+        );
     }
     if state.reload_pending_at.is_some() {
         block.line("a reload is pending there: it will load this set too");

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::progress::Progress;
 use super::view::{Block, Report};
 use super::{labels, next, plan, when, words};
-use crate::client::push::warnings;
 use crate::cli::ctl::PushFlags;
+use crate::client::push::warnings;
 use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed, Step};
 use crate::wire::result::ResultMode;
 

@@ -8,7 +8,7 @@ use super::{labels, plan, when, words};
 use crate::client::decide::pushed_by;
 use crate::client::push::{is_silent, warnings};
 use crate::client::{Fleet, Refusal, StateRead};
-use crate::wire::result::{ApplyResult, ResultMode, Stage, UNREACHABLE};
+use crate::wire::result::{ApplyResult, ResultMode, UNREACHABLE};
 use crate::wire::state::State;
 
 /// Names that are listed one by one.
@@ -159,8 +159,8 @@ fn degraded(state: &State) -> String {
 
 /// Whether it was a set that was refused, not the way back.
 fn is_push(last: &ApplyResult) -> bool {
-    let stage = last.error.as_ref().map(|failure| failure.stage);
-    !matches!(stage, Some(Stage::Revert | Stage::RevertReload))
+    let failure = last.error.as_ref();
+    !failure.is_some_and(|failure| failure.stage.is_revert())
 }
 
 /// What the worker runs: the plan that it loaded, or the one that commands brought it to
@@ -214,6 +214,10 @@ pub(super) fn block(state: &State) -> Block {
     deletes(&mut block, state);
     if let Some(last) = &state.last_apply {
         last_apply(&mut block, last);
+        let since = state.worker_ops_plan_id == last.worker_ops_plan_id;
+        if let Some(parted) = next::parted(last).filter(|_| since) {
+            block.row("but", parted);
+        }
     }
     if let Some(name) = &state.invariant_violation {
         block.row(
@@ -323,9 +327,6 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
                 false => "the last good set was put back on disk, not on the worker",
             },
         );
-    }
-    if let Some(parted) = next::parted(last) {
-        block.row("but", parted);
     }
 }
 

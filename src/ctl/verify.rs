@@ -142,7 +142,9 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
 /// What was found before, and still stands there.
 fn blocked(state: &State) -> String {
     let paths = state.in_the_way.iter();
-    let paths: Vec<String> = paths.map(|(path, what)| format!("{path} is {what}")).collect();
+    let paths: Vec<String> = paths
+        .map(|(path, what)| format!("{path} is {what}"))
+        .collect();
     format!("no file in its place: {}", words::some(&paths, MAX_NAMED))
 }
 

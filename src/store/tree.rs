@@ -272,12 +272,7 @@ impl Tree {
             .get_or_init(|| fold_of(self.files.iter().map(|(path, seen)| (path, seen.hash))))
     }
 
-    fn set(
-        &mut self,
-        path: &ManifestPath,
-        observed: Option<Observed>,
-        instead: Option<FileKind>,
-    ) {
+    fn set(&mut self, path: &ManifestPath, observed: Option<Observed>, instead: Option<FileKind>) {
         if self.files.get(path).map(|seen| seen.hash) != observed.map(|seen| seen.hash) {
             self.folded.take();
         }

@@ -277,8 +277,10 @@ fn certificates_without_their_keys() {
 fn answers_that_have_run_out_or_belong_to_nothing() {
     let whole = format!("{CERT}{KEY}");
     let seen = |files: &[(&str, &[u8])]| {
-        let own: [(&str, &[u8]); 2] =
-            [("haproxy.cfg", SOCKET.as_bytes()), ("a.pem", whole.as_bytes())];
+        let own: [(&str, &[u8]); 2] = [
+            ("haproxy.cfg", SOCKET.as_bytes()),
+            ("a.pem", whole.as_bytes()),
+        ];
         let files = own.iter().chain(files);
         let files = files.map(|(path, bytes)| (*path, bytes.to_vec()));
         let set = FileSet::from_files(files, &FileSetOptions::default()).unwrap();
@@ -331,9 +333,21 @@ fn a_configuration_that_opens_no_socket_for_the_agent() {
     let wanted = "stats socket unix@/etc/haproxy/haproxy-worker.sock mode 600 level admin";
     for (config, line, words) in [
         ("global\n", None, "no `stats socket` line opens"),
-        ("global\n# stats socket /etc/haproxy/haproxy-worker.sock level admin\n", None, "no `stats"),
-        ("global\n stats socket /run/x.sock level admin\n", Some(2), "this one neither"),
-        ("global\n stats socket :9999 level admin\n", Some(2), "this one neither"),
+        (
+            "global\n# stats socket /etc/haproxy/haproxy-worker.sock level admin\n",
+            None,
+            "no `stats",
+        ),
+        (
+            "global\n stats socket /run/x.sock level admin\n",
+            Some(2),
+            "this one neither",
+        ),
+        (
+            "global\n stats socket :9999 level admin\n",
+            Some(2),
+            "this one neither",
+        ),
         (
             "global\n stats socket :9999\n stats socket /etc/haproxy/haproxy-worker.sock\n",
             Some(3),
@@ -358,7 +372,12 @@ fn a_configuration_that_opens_no_socket_for_the_agent() {
     assert_eq!(seen("global\n", &runs), None);
     // An agent that does not tell where it looks.
     let old = |state: &mut State| state.worker_socket = None;
-    assert!(seen("global\n", &old).unwrap().2.contains("--worker-socket"));
+    assert!(
+        seen("global\n", &old)
+            .unwrap()
+            .2
+            .contains("--worker-socket")
+    );
     assert_eq!(seen("global\n stats socket /any level admin\n", &old), None);
 }
 

@@ -85,9 +85,10 @@ impl Named {
     fn is_certificate(&self, path: &str) -> bool {
         let parent = path.rsplit_once('/').map(|(parent, _)| parent);
         companion_of(path).is_none()
-            && self.certificates.iter().any(|name| {
-                may_be(name, path) || parent.is_some_and(|parent| may_be(name, parent))
-            })
+            && self
+                .certificates
+                .iter()
+                .any(|name| may_be(name, path) || parent.is_some_and(|parent| may_be(name, parent)))
     }
 
     fn is_part(&self, path: &str) -> bool {
@@ -233,7 +234,9 @@ fn companion(
         Validity::Valid => return,
         Validity::Over(until) => (
             "stale_ocsp",
-            format!("this OCSP response was valid until {until}; HAProxy ignores it and staples none"),
+            format!(
+                "this OCSP response was valid until {until}; HAProxy ignores it and staples none"
+            ),
         ),
         Validity::Endless => (
             "bad_ocsp",

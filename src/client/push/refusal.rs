@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::wire::result::{ApplyResult, HAPROXY_GONE, NO_NEW_WORKER, Stage, UNREACHABLE};
+use crate::wire::result::{
+    ApplyResult, HAPROXY_GONE, NO_NEW_WORKER, STILL_ANSWERS, Stage, UNREACHABLE,
+};
 
 /// The sort of a NACK, for programs; its wire name is the variant in snake case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -66,7 +68,8 @@ impl Refusal {
                 }
                 // What was refused is put back; a revert has done so before.
                 Some(reload) if reload.performed && result.rollback.is_none() => {
-                    match failure.message.starts_with(NO_NEW_WORKER) {
+                    let unseen = failure.message.starts_with(NO_NEW_WORKER);
+                    match unseen && !failure.message.contains(STILL_ANSWERS) {
                         true => Self::NoWorker,
                         false => Self::Unconfirmed,
                     }
@@ -138,6 +141,15 @@ mod tests {
             (
                 Refusal::Files,
                 nack(Stage::Reload, words, asked(Some(words)), Some(true)),
+            ),
+            (
+                Refusal::Unconfirmed,
+                nack(
+                    Stage::Reload,
+                    &format!("{NO_NEW_WORKER}: pid 7 {STILL_ANSWERS}; the files stay"),
+                    asked(None),
+                    None,
+                ),
             ),
             (
                 Refusal::NoWorker,

@@ -221,17 +221,25 @@ fn a_configuration_without_the_agent_s_socket_is_told_by_the_line() {
             .says("no new worker showed up in time")
             .says(&format!("next: HAProxy has loaded the set, but the agent does not find its worker: see that the global section has the line `{line}`"));
         assert!(
-            pushed.stderr.contains("warning: haproxy.cfg: no `stats socket`")
+            pushed
+                .stderr
+                .contains("warning: haproxy.cfg: no `stats socket`")
                 && pushed.stderr.contains(&line),
             "{pushed}"
         );
         let json = ctl(url, &["push", "-o", "json", site.path()]);
         let agent = &json.ends(1).json()["agents"][0];
         assert_eq!(agent["refusal"], "no_worker", "{json}");
-        assert!(agent["warnings"][0].as_str().unwrap().contains(&line), "{json}");
+        assert!(
+            agent["warnings"][0].as_str().unwrap().contains(&line),
+            "{json}"
+        );
         ctl(url, &["state"]).ends(1).says(&line);
         // The line, as it is named.
-        site.write("haproxy.cfg", &without.replace("global\n", &format!("global\n    {line}\n")));
+        site.write(
+            "haproxy.cfg",
+            &without.replace("global\n", &format!("global\n    {line}\n")),
+        );
         let pushed = pod.push(&site);
         assert!(!pushed.stderr.contains("stats socket"), "{pushed}");
         pod.is_well(&site, &pushed);
@@ -351,8 +359,11 @@ fn a_put_off_reload_that_cannot_be_asked_for_is_named() {
         .says("the reload could not be asked for")
         .says(held);
     assert!(
-        told.stderr.contains("HAProxy's worker has not answered its agent since")
-            && told.stderr.contains("nothing runs the set before it is started"),
+        told.stderr
+            .contains("HAProxy's worker has not answered its agent since")
+            && told
+                .stderr
+                .contains("nothing runs the set before it is started"),
         "{told}"
     );
     pod.start_haproxy();

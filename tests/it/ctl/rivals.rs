@@ -62,7 +62,10 @@ fn the_same_set_pushed_twice_at_once_is_what_both_wanted() {
     let pod = Pod::with(Version::V3_4, &[("--reload-interval-min", "2s")]);
     let (mine, theirs) = (Site::of(&pod), Site::of(&pod));
     let direct = pod.url();
-    for (round, flags) in [vec![], vec!["--no-wait"], vec!["--reload"]].iter().enumerate() {
+    for (round, flags) in [vec![], vec!["--no-wait"], vec!["--reload"]]
+        .iter()
+        .enumerate()
+    {
         for site in [&mine, &theirs] {
             site.write("haproxy.cfg", &pod.config(&format!("# {round}\n")));
         }
