@@ -216,6 +216,9 @@ fn agent(config: &Config, store: Store, metrics: Arc<Metrics>) -> Agent {
             cut: config.delete_cut,
         },
         reserved: ReservedPaths::new(config.reserved_paths()),
+        worker_socket: std::path::absolute(&config.worker_socket)
+            .ok()
+            .and_then(|path| path.to_str().map(str::to_owned)),
     };
     Agent::new(
         settings,
