@@ -2,10 +2,12 @@
 //! judgements are pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Deserialize;
 
 use super::sight::{Shown, Wanted, fetch};
+use super::watch;
 use crate::http::client::Origin;
 use crate::responder::stamp::Stamp;
 
@@ -15,15 +17,85 @@ const GONE_INTERVALS: f64 = 10.0;
 const GONE_LEAST_SECONDS: f64 = 10.0;
 
 /// What a responder says at `/-/coverage`, as far as it matters here.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Default)]
 pub(super) struct Coverage {
+    /// When it said so, by its clock.
+    #[serde(default)]
+    pub(super) at: Option<String>,
     pub(super) store: StoreView,
+    /// What its copy says, where that was asked for and it knows that question.
+    #[serde(default)]
+    pub(super) overrides: Option<CopyView>,
+    /// Absent where it was given no socket.
+    #[serde(default)]
+    pub(super) haproxy: Option<HaproxyView>,
     #[serde(default)]
     pub(super) rows: Vec<RowView>,
 }
 
+/// The copy of a responder, by key.
+#[derive(Debug, Deserialize, Default)]
+pub(super) struct CopyView {
+    #[serde(default)]
+    pub(super) keys: Vec<CopiedKey>,
+    /// Keys that it has and did not say.
+    #[serde(default)]
+    pub(super) left_out: usize,
+}
+
+#[derive(Debug, Deserialize, Default, Clone, PartialEq, Eq)]
+pub(super) struct CopiedKey {
+    pub(super) key: String,
+    #[serde(default)]
+    pub(super) value: Option<String>,
+    #[serde(default)]
+    pub(super) invalid: Option<String>,
+    #[serde(default)]
+    pub(super) until: Option<String>,
+}
+
+/// How a responder does with its HAProxy.
+#[derive(Debug, Deserialize, Default)]
+pub(super) struct HaproxyView {
+    #[serde(default)]
+    trouble: Option<String>,
+    /// False where it was not looked at for this answer.
+    #[serde(default)]
+    fresh: Option<bool>,
+}
+
+/// Which store a responder follows.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(super) enum PlaceView {
+    Consul { address: String, prefix: String },
+    Directory { path: String },
+}
+
+impl fmt::Display for PlaceView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Consul { address, prefix } => write!(f, "{address} {prefix}"),
+            Self::Directory { path } => f.write_str(path),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, Default)]
+pub(super) struct NamesView {
+    #[serde(default)]
+    pub(super) named: Vec<String>,
+}
+
 #[derive(Debug, Deserialize, Default)]
 pub(super) struct StoreView {
+    #[serde(default)]
+    pub(super) place: Option<PlaceView>,
+    #[serde(default)]
+    pub(super) trouble_since: Option<String>,
+    /// Files that it cannot read.
+    #[serde(default)]
+    pub(super) unreadable: NamesView,
     pub(super) synced: bool,
     #[serde(default)]
     pub(super) hold: Option<String>,
@@ -61,6 +133,9 @@ pub(super) struct RowView {
     pub(super) row: String,
     #[serde(default)]
     pub(super) state: Option<String>,
+    /// Why it is in a state that is none of a good row.
+    #[serde(default)]
+    pub(super) why: Option<String>,
     #[serde(default)]
     pub(super) request: Vec<String>,
     #[serde(default)]
@@ -82,21 +157,7 @@ pub(super) struct ServerView {
     #[serde(default)]
     agent_status: String,
     #[serde(default)]
-    agent_words: String,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
     base_weight: u32,
-}
-
-impl ServerView {
-    /// What HAProxy says of a row that does something else than it was told.
-    fn why(&self) -> String {
-        match self.agent_words.as_str() {
-            "" => format!(", HAProxy shows {}", self.status),
-            words => format!(", HAProxy shows {} and says: {words}", self.status),
-        }
-    }
 }
 
 /// What a row has to do with a key.
@@ -113,12 +174,21 @@ enum Part<'a> {
 }
 
 impl Coverage {
-    /// Asks a responder.
+    /// Asks a responder, which looks at its HAProxy first.
     pub(super) fn of(origin: &Origin) -> Result<Self, String> {
+        Self::read(origin, "/-/coverage?fresh")
+    }
+
+    /// The same, with what its copy says of each key.
+    pub(super) fn with_copy(origin: &Origin) -> Result<Self, String> {
+        Self::read(origin, "/-/coverage?fresh&copy")
+    }
+
+    fn read(origin: &Origin, target: &str) -> Result<Self, String> {
         let failed = |what: String| {
             format!("{origin}: {what}; --responder takes the address of its --monitoring-addr")
         };
-        let body = fetch(origin, "/-/coverage").map_err(failed)?;
+        let body = fetch(origin, target).map_err(failed)?;
         serde_json::from_slice(&body).map_err(|error| failed(format!("no coverage: {error}")))
     }
 
@@ -130,8 +200,57 @@ impl Coverage {
             .filter(move |row| row.is_live(newest) && row.silence().is_none())
     }
 
+    /// Its present; where it does not say that, when it was last asked.
     fn newest(&self) -> Option<u64> {
-        self.rows.iter().filter_map(RowView::asked_at).max()
+        let asked = self.rows.iter().filter_map(RowView::asked_at).max();
+        let at = self.at.as_deref().and_then(second_of);
+        at.map(Stamp::seconds).max(asked)
+    }
+
+    /// Why it cannot say what HAProxy shows, if it was to.
+    pub(super) fn blind(&self) -> Option<&str> {
+        let haproxy = self.haproxy.as_ref()?;
+        let late = haproxy.fresh == Some(false);
+        let late = late.then_some("it was not looked at in time, and the last look is an older one");
+        haproxy.trouble.as_deref().or(late)
+    }
+
+    /// The same for people.
+    pub(super) fn blindness(&self) -> Option<String> {
+        self.blind().map(|trouble| {
+            format!("its HAProxy cannot be asked, so what that shows is not known: {trouble}")
+        })
+    }
+
+    /// Rows that ask by a name that HAProxy does not have, each with what it sends and what
+    /// it may have meant.
+    pub(super) fn strangers(&self) -> Vec<String> {
+        let state = |row: &RowView, states: &[&str]| {
+            row.state.as_deref().is_some_and(|state| states.contains(&state))
+        };
+        let lost = self.rows.iter().filter(|row| {
+            row.name_is_of_a_row() && state(row, &["by_group", "not_asking"])
+        });
+        let lost: Vec<&str> = lost.map(|row| row.row.as_str()).collect();
+        let strange = self.rows.iter().filter(|row| state(row, &["foreign"]));
+        let told = strange.map(|row| {
+            let why = row.why.as_deref().unwrap_or("HAProxy has no server of that name");
+            let near = watch::nearest(&row.row, lost.iter().copied());
+            format!("{}: {why}{}", row.row, watch::hint(near))
+        });
+        told.collect()
+    }
+
+    /// Rows that asked for a key and do not any more.
+    pub(super) fn gone(&self, key: &str) -> Vec<String> {
+        let newest = self.newest();
+        let parts = self.rows.iter().map(|row| row.part(key, newest));
+        parts
+            .filter_map(|part| match part {
+                Part::Gone(name) => Some(name.to_owned()),
+                Part::Asks | Part::Mute(_) | Part::Unknown(_) | Part::None => None,
+            })
+            .collect()
     }
 
     /// Every key that somebody asks for.
@@ -247,10 +366,19 @@ pub(super) struct Other<'c, V> {
     pub(super) behind: bool,
 }
 
+/// The second of a moment that has a fraction.
+pub(super) fn second_of(moment: &str) -> Option<Stamp> {
+    Stamp::parse(&format!("{}Z", moment.get(..19)?))
+}
+
 impl RowView {
     fn asked_at(&self) -> Option<u64> {
-        let text = self.last_asked.as_deref()?.get(..19)?;
-        Stamp::parse(&format!("{text}Z")).map(Stamp::seconds)
+        second_of(self.last_asked.as_deref()?).map(Stamp::seconds)
+    }
+
+    /// Backend and server, and no group.
+    fn name_is_of_a_row(&self) -> bool {
+        self.row.contains('/')
     }
 
     fn is_live(&self, newest: Option<u64>) -> bool {
@@ -305,8 +433,16 @@ impl RowView {
                 Part::Mute(format!("{key} asks, but not with this key of its own"))
             }
             (None, _) if asked && self.is_live(newest) => Part::Asks,
-            (None, None) if asked => Part::Gone(&self.row),
+            (None, _) if asked => Part::Gone(&self.row),
             (None, _) => Part::None,
+        }
+    }
+
+    /// A state with its reason.
+    pub(super) fn standing(&self, state: &str) -> String {
+        match &self.why {
+            Some(why) => format!("{state}: {why}"),
+            None => state.to_owned(),
         }
     }
 
@@ -335,9 +471,7 @@ impl RowView {
             }
             None | Some("following" | "by_group") => {}
             Some(state) => {
-                let why = self.haproxy.as_ref().filter(|_| state == "diverged");
-                let why = why.map_or(String::new(), ServerView::why);
-                let text = format!("{row} is answered {answer} and is {state}{why}");
+                let text = format!("{row} is answered {answer} and is {}", self.standing(state));
                 shown.waiting.push(text);
             }
         }
@@ -351,14 +485,20 @@ pub(super) struct Coverages {
 }
 
 impl Coverages {
-    /// Asks each of them.
+    /// Asks each of them, also for its copy.
     pub(super) fn of(responders: &[Origin]) -> Self {
         let all = responders.iter();
         Self {
             all: all
-                .map(|origin| (origin.clone(), Coverage::of(origin)))
+                .map(|origin| (origin.clone(), Coverage::with_copy(origin)))
                 .collect(),
         }
+    }
+
+    /// Those that answered, by name.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&Origin, &Coverage)> {
+        let all = self.all.iter();
+        all.filter_map(|(origin, said)| Some((origin, said.as_ref().ok()?)))
     }
 
     /// Those that answered.
