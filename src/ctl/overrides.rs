@@ -103,7 +103,15 @@ pub fn run(task: &Overrides) -> bool {
                     lasts: *lasts,
                     note: note.clone(),
                 };
-                act::set(&mut store, &task.store, keys, &order, marker, &task.sights, *wait)
+                act::set(
+                    &mut store,
+                    &task.store,
+                    keys,
+                    &order,
+                    marker,
+                    &task.sights,
+                    *wait,
+                )
             }
             Action::End { keys, ramp, wait } => {
                 let way = act::Way {

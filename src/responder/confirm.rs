@@ -146,7 +146,8 @@ impl Last {
             .map(|(_, row)| String::from_utf8_lossy(&row.request).into_owned());
         let requests = requests.collect();
         self.told.retain(|name| view.foreign.contains(name));
-        self.told.extend(fresh.into_iter().map(|(name, _)| name.clone()));
+        self.told
+            .extend(fresh.into_iter().map(|(name, _)| name.clone()));
         requests
     }
 }

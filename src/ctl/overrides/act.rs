@@ -153,7 +153,7 @@ pub(super) fn end(
 /// The key was not there: nothing to do, unless somebody answers by it all the same, out of
 /// another store.
 fn nothing_there(key: &str, choice: &StoreChoice, sights: &Sights) -> Block {
-    let mut block = Block::new(true, "was not there, so it is ready already");
+    let mut block = Block::new(true, "was not there, so there is nothing to end");
     block.line(format!("looked in {choice}"));
     block.field(BEFORE, Json::Null);
     block.field("after", Json::Null);
@@ -171,11 +171,15 @@ fn nothing_there(key: &str, choice: &StoreChoice, sights: &Sights) -> Block {
         }
         if !backoff.pause(deadline) {
             block.good = false;
-            block.field("error", answered.join("; "));
-            block.lines.extend(answered);
-            block.next = Some(
-                "name the store that it follows: --kv-dir, --consul-addr or --kv-prefix; hapticctl overrides --responder URL compares the two".into(),
-            );
+            block.next = Some(match answered.iter().any(|one| one.holds) {
+                true => format!(
+                    "it keeps what its store has lost: hapticctl ready {key} --pin --responder URL --wait 15s, and then hapticctl ready {key}, ends it"
+                ),
+                false => "name the store that it follows: --kv-dir, --consul-addr or --kv-prefix; hapticctl overrides --responder URL compares the two".to_owned(),
+            });
+            let what: Vec<String> = answered.into_iter().map(|one| one.what).collect();
+            block.field("error", what.join("; "));
+            block.lines.extend(what);
             return block;
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::super::view::Block;
-use super::super::words::{counted, some};
+use super::super::words::counted;
 use super::coverage::{CopiedKey, Coverage, Coverages, PlaceView, RowView};
 use super::store::{StoreChoice, Stored};
 use super::watch::MAX_NAMED;
@@ -244,7 +244,10 @@ pub(super) fn beside(
             block.line(format!(
                 "responder {origin} answers {value} all the same, {told}"
             ));
-            let places = block.fields.entry("answered_by").or_insert_with(|| json!({}));
+            let places = block
+                .fields
+                .entry("answered_by")
+                .or_insert_with(|| json!({}));
             if let Some(places) = places.as_object_mut() {
                 places.insert(origin.to_string(), json!({"value": value, "rows": rows}));
             }
@@ -298,23 +301,32 @@ pub(super) fn may_be_another(choice: &StoreChoice, place: &PlaceView) -> bool {
     !follows_another(choice, place) && choice.to_string() != place.to_string()
 }
 
-/// Each responder that has a value for a key, in words; `some` of its rows follow.
-pub(super) fn answered_by(key: &str, seen: &Coverages) -> Vec<String> {
+/// A responder that has a value for a key that is not stored.
+#[derive(Debug)]
+pub(super) struct Answering {
+    /// What it answers, in words.
+    pub(super) what: String,
+    /// Whether it knows that its store has lost keys, and keeps them.
+    pub(super) holds: bool,
+}
+
+/// The responders that have a value for a key.
+pub(super) fn answered_by(key: &str, seen: &Coverages) -> Vec<Answering> {
     let sides = Side::all(seen);
     let answered = sides.iter().filter_map(|side| {
         let (value, _) = side.in_force(key)?;
-        let place = side.coverage.store.place.as_ref();
+        let store = &side.coverage.store;
+        let place = store.place.as_ref();
         let place = place.map_or(String::new(), |place| format!(", and follows {place}"));
-        Some(format!(
-            "responder {} answers {value} by it all the same{place}",
-            side.origin
-        ))
+        Some(Answering {
+            what: format!(
+                "responder {} answers {value} by it all the same{place}",
+                side.origin
+            ),
+            holds: store.hold.is_some(),
+        })
     });
-    let answered: Vec<String> = answered.collect();
-    match answered.len() > MAX_NAMED {
-        true => vec![some(&answered, MAX_NAMED)],
-        false => answered,
-    }
+    answered.collect()
 }
 
 #[cfg(test)]

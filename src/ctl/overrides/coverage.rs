@@ -211,7 +211,8 @@ impl Coverage {
     pub(super) fn blind(&self) -> Option<&str> {
         let haproxy = self.haproxy.as_ref()?;
         let late = haproxy.fresh == Some(false);
-        let late = late.then_some("it was not looked at in time, and the last look is an older one");
+        let late =
+            late.then_some("it was not looked at in time, and the last look is an older one");
         haproxy.trouble.as_deref().or(late)
     }
 
@@ -226,19 +227,43 @@ impl Coverage {
     /// it may have meant.
     pub(super) fn strangers(&self) -> Vec<String> {
         let state = |row: &RowView, states: &[&str]| {
-            row.state.as_deref().is_some_and(|state| states.contains(&state))
+            row.state
+                .as_deref()
+                .is_some_and(|state| states.contains(&state))
         };
-        let lost = self.rows.iter().filter(|row| {
-            row.name_is_of_a_row() && state(row, &["by_group", "not_asking"])
-        });
+        let lost = self
+            .rows
+            .iter()
+            .filter(|row| row.name_is_of_a_row() && state(row, &["by_group", "not_asking"]));
         let lost: Vec<&str> = lost.map(|row| row.row.as_str()).collect();
         let strange = self.rows.iter().filter(|row| state(row, &["foreign"]));
         let told = strange.map(|row| {
-            let why = row.why.as_deref().unwrap_or("HAProxy has no server of that name");
+            let why = row
+                .why
+                .as_deref()
+                .unwrap_or("HAProxy has no server of that name");
             let near = watch::nearest(&row.row, lost.iter().copied());
             format!("{}: {why}{}", row.row, watch::hint(near))
         });
         told.collect()
+    }
+
+    /// Rows without any override that HAProxy shows otherwise than they are answered.
+    pub(super) fn astray(&self) -> Vec<String> {
+        let free = self.live().filter(|row| row.decided_by.is_none());
+        let astray = free.filter_map(|row| {
+            let state = row.state.as_deref().filter(|state| *state == "diverged")?;
+            let answer = row.answer.as_deref()?;
+            let standing = row.standing(state);
+            Some(format!(
+                "{} is answered {answer} and is {standing}",
+                row.row
+            ))
+        });
+        match self.blind() {
+            None => astray.collect(),
+            Some(_) => Vec::new(),
+        }
     }
 
     /// Rows that asked for a key and do not any more.
@@ -466,7 +491,9 @@ impl RowView {
         let answer = self.answer.as_deref().unwrap_or("nothing");
         match self.state.as_deref() {
             _ if !told => {
-                let text = format!("{row} is still answered {answer}");
+                let by = self.decided_by.as_deref().filter(|by| *by != key);
+                let by = by.map_or(String::new(), |by| format!(" by {by}"));
+                let text = format!("{row} is still answered {answer}{by}");
                 shown.waiting.push(text);
             }
             None | Some("following" | "by_group") => {}

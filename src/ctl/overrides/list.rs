@@ -81,8 +81,7 @@ fn sweep_over(store: &mut Store, listed: &Listed, task: &Overrides, swept: &mut 
     let now = SystemClock.wall();
     for (key, stored) in &listed.keys {
         let left = stored.entry.until().map(|until| until.left(now));
-        if left.is_none_or(|left| left > -SWEEP_AFTER_SECONDS)
-            || task.marker.as_ref() == Some(key)
+        if left.is_none_or(|left| left > -SWEEP_AFTER_SECONDS) || task.marker.as_ref() == Some(key)
         {
             continue;
         }

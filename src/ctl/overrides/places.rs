@@ -34,14 +34,16 @@ pub(super) fn tell(
                 let trouble = trouble_of(&coverage.store, now);
                 let kept = coverage.store.kept();
                 let blind = coverage.blindness();
-                let strangers = coverage.strangers();
-                passing |= blind.is_some() || !strangers.is_empty();
+                let (strangers, astray) = (coverage.strangers(), coverage.astray());
+                let rows: Vec<&String> = strangers.iter().chain(&astray).collect();
+                passing |= blind.is_some() || !rows.is_empty();
                 let place = json!({
                     "trouble": trouble,
                     "trouble_since": coverage.store.trouble_since,
                     "store": coverage.store.place.as_ref().map(ToString::to_string),
                     "haproxy_trouble": coverage.blind(),
                     "foreign": strangers,
+                    "diverged": astray,
                     "age_seconds": coverage.store.age_seconds,
                     "rows": coverage.live().count(),
                     "answers": coverage.answers(),
@@ -53,8 +55,8 @@ pub(super) fn tell(
                     let kept = some(&kept, MAX_KEPT);
                     report.head.push(format!("  it still answers: {kept}"));
                 }
-                let more = strangers.len().saturating_sub(MAX_KEPT);
-                for what in blind.iter().chain(strangers.iter().take(MAX_KEPT)) {
+                let more = rows.len().saturating_sub(MAX_KEPT);
+                for what in blind.iter().chain(rows.into_iter().take(MAX_KEPT)) {
                     report.trouble = true;
                     report.head.push(format!("responder {origin}: {what}"));
                 }
@@ -63,7 +65,12 @@ pub(super) fn tell(
                 }
                 (trouble, place)
             }
-            Err(what) => (Some(what.clone()), json!({"trouble": what, "kept": []})),
+            // It begins with its address.
+            Err(what) => {
+                report.trouble = true;
+                report.head.push(format!("responder {what}"));
+                (None, json!({"trouble": what, "kept": []}))
+            }
         };
         if let Some(trouble) = &trouble {
             report.trouble = true;
@@ -99,6 +106,10 @@ fn doing(origin: &Origin, coverage: &Coverage, now: UnixNanos) -> String {
     let mut text = format!("responder {origin}: ");
     text += &match coverage.store.age_seconds.map(Duration::try_from_secs_f64) {
         Some(Ok(age)) if age < Duration::from_secs(1) => "its copy is current".to_owned(),
+        // Consul answers when something changes, or after a minute.
+        Some(Ok(age)) if coverage.store.trouble.is_none() => {
+            format!("its copy is current, confirmed {} ago", span(age))
+        }
         Some(Ok(age)) => format!("its copy is from {} ago", span(age)),
         Some(Err(_)) | None => "it has no copy".to_owned(),
     };

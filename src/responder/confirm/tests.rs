@@ -290,7 +290,10 @@ fn a_wrong_name_is_told_once() {
 #[test]
 fn a_row_of_a_wrong_name_is_answered_all_the_same() {
     let now = Instant::now();
-    let servers = [server("s1", 0, 1, 1, ENROLLED), server("s2", 0, 1, 1, ENROLLED)];
+    let servers = [
+        server("s1", 0, 1, 1, ENROLLED),
+        server("s2", 0, 1, 1, ENROLLED),
+    ];
     let stats = [stat("s1", "UP", "CHECKED"), stat("s2", "UP", "L4CON")];
     let state = |heard: &[(String, Heard)]| {
         let view = join(&servers, &stats, heard, &context(now), WALL);

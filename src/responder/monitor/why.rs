@@ -1,9 +1,9 @@
-//! In words, why a row does not do what it is told, and what to do.
+//! In words, why a row does not do what it is told, or not yet, and what to do.
 
 use super::super::confirm::SeenRow;
 use super::super::coverage::{Heard, RowState};
 
-/// The words for a row in this state; `None` where all is well, or still on its way.
+/// The words for a row in this state; `None` where all is well.
 pub(super) fn why(
     name: &str,
     state: RowState,
@@ -11,7 +11,12 @@ pub(super) fn why(
     seen: Option<&SeenRow>,
 ) -> Option<String> {
     Some(match state {
-        RowState::Following | RowState::Pending | RowState::NotEnrolled => return None,
+        RowState::Following | RowState::NotEnrolled => return None,
+        RowState::Pending => match seen {
+            Some(row) if is_held_down(row) => held_down(name),
+            Some(row) => format!("HAProxy shows {} so far", row.status),
+            None => return None,
+        },
         RowState::Foreign => {
             let request = heard.map_or(name.into(), |row| String::from_utf8_lossy(&row.request));
             format!(
@@ -37,11 +42,19 @@ pub(super) fn why(
     })
 }
 
+fn is_held_down(row: &SeenRow) -> bool {
+    row.status.starts_with("DOWN (agent)")
+}
+
+fn held_down(name: &str) -> String {
+    format!(
+        "HAProxy holds it down as an agent's word: set server {name} agent up, at the stats socket, ends that"
+    )
+}
+
 fn diverged(name: &str, row: &SeenRow) -> String {
-    if row.status.starts_with("DOWN (agent)") {
-        return format!(
-            "HAProxy holds it down as an agent's word: set server {name} agent up, at the stats socket, ends that"
-        );
+    if is_held_down(row) {
+        return held_down(name);
     }
     let (status, weight, base) = (&row.status, row.weight, row.base_weight);
     let shows = format!("HAProxy shows {status} with weight {weight} of {base}");
@@ -74,7 +87,7 @@ mod tests {
         let row = seen("UP", "");
         for state in RowState::ALL {
             let words = why("web/s1", *state, None, Some(&row));
-            let well = ["following", "pending", "not_enrolled"].contains(&state.as_str());
+            let well = ["following", "not_enrolled"].contains(&state.as_str());
             assert_eq!(words.is_none(), well, "{state:?} {words:?}");
         }
         // The name of a group.
@@ -86,6 +99,10 @@ mod tests {
         let says = |row: &SeenRow| why("web/s1", RowState::Diverged, None, Some(row)).unwrap();
         let down = says(&seen("DOWN (agent)", ""));
         assert!(down.contains("set server web/s1 agent up"), "{down}");
+        // Of that one knows at once that it does not pass by itself.
+        let pending = |row: &SeenRow| why("web/s1", RowState::Pending, None, Some(row)).unwrap();
+        assert_eq!(pending(&seen("DOWN (agent)", "")), down);
+        assert_eq!(pending(&seen("UP", "")), "HAProxy shows UP so far");
         let refused = says(&seen("UP", "weights are refused"));
         assert!(refused.ends_with("weight 50 of 100 and says: weights are refused"));
         assert!(says(&seen("UP", "")).contains("another writer"));

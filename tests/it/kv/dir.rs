@@ -145,7 +145,10 @@ fn names_that_are_no_keys_are_counted_and_left_alone() {
     // These are spelled as keys, and are said to be what they are.
     assert_eq!(now.unreadable.named, ["folder", "link"]);
     let told = now.unreadable.to_string();
-    assert!(told.contains("folder (a directory), link (a symbolic link"), "{told}");
+    assert!(
+        told.contains("folder (a directory), link (a symbolic link"),
+        "{told}"
+    );
 }
 
 /// What is there and cannot be read is no deletion.

@@ -49,6 +49,9 @@ fn a_row_that_an_operator_holds_down_does_not_follow() {
             .bad("web/s1 is held DOWN");
         site.seen(&["ready", "web/s1", "--wait", "1s"])
             .bad("set server web/s1 agent up");
+        // It has no key any more, and is not as it is answered all the same.
+        let astray = overrides(&site).bad("web/s1 is answered ready and is diverged");
+        assert!(astray.out.contains("no overrides in"), "{}", astray.out);
         site.haproxy.ask("set server web/s1 agent up").unwrap();
         site.run(&[&["ready", "web/s1"][..], &by_socket].concat())
             .good();
@@ -59,7 +62,11 @@ fn a_row_that_an_operator_holds_down_does_not_follow() {
 #[test]
 fn a_short_wait_is_enough() {
     let site = site(Version::V3_4);
-    for words in [["drain", "canary"], ["maint", "canary"], ["ready", "canary"]] {
+    for words in [
+        ["drain", "canary"],
+        ["maint", "canary"],
+        ["ready", "canary"],
+    ] {
         let begin = Instant::now();
         let there = site.seen(&[&words[..], &["--wait", "6s"]].concat()).good();
         assert!(there.out.contains("shown by 2 rows"), "{}", there.out);
@@ -111,8 +118,13 @@ fn a_responder_of_another_store_is_said() {
     let run = |words: &[&str]| kit::run(&[("HAPTIC_KV_DIR", &here)], &[words, &url].concat());
     // Nothing is stored here, so nothing is ended, and the row stays out.
     let ready = run(&["ready", "web/s3"]).bad("answers drain by it all the same");
-    assert!(ready.out.contains(&format!("looked in {here}")), "{}", ready.out);
+    assert!(
+        ready.out.contains(&format!("looked in {here}")),
+        "{}",
+        ready.out
+    );
     assert!(ready.out.contains(&site.kv), "{}", ready.out);
+    assert!(ready.out.contains("--kv-dir, --consul-addr or --kv-prefix"));
     let blind = kit::run(&[("HAPTIC_KV_DIR", &here)], &["ready", "web/s3"]).good();
     assert!(
         blind.out.contains("was not there") && blind.out.contains(&here),
@@ -146,12 +158,23 @@ fn what_is_answered_is_shown_while_the_store_is_away() {
     let away = wait::until_ok("the responder knows", PATIENCE, || {
         let away = overrides(&site).bad("there is no directory");
         let told = "it holds its copy back (directory), since ";
-        away.out.contains(told).then_some(away.out.clone()).ok_or(away)
+        away.out
+            .contains(told)
+            .then_some(away.out.clone())
+            .ok_or(away)
     });
     assert!(away.contains("canary  drain"), "{away}");
-    assert!(away.contains("answers drain all the same, to 2 rows"), "{away}");
+    assert!(
+        away.contains("answers drain all the same, to 2 rows"),
+        "{away}"
+    );
     let json = site.seen(&["overrides", "-o", "json"]);
-    assert!(json.json()["error"].as_str().unwrap().contains("no directory"));
+    assert!(
+        json.json()["error"]
+            .as_str()
+            .unwrap()
+            .contains("no directory")
+    );
     let canary = json.key("canary");
     let by = &canary["answered_by"][&site.responder.monitoring];
     assert_eq!(*by, serde_json::json!({"value": "drain", "rows": 2}));

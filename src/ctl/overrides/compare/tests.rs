@@ -49,16 +49,69 @@ fn a_copy_that_is_not_the_store_is_named() {
     let over = u64::try_from(over).unwrap() - 5;
     let table: [(&str, Stored, &str, &str); 11] = [
         ("w/s3", stored("drain", None), "", "does not have it"),
-        ("w/s2", stored("drain", None), "", "cannot read the key's file"),
-        ("odd", stored("drain", None), "", "cannot read the key's file"),
-        ("a", stored("drain", None), r#"{"key": "a", "value": "maint"}"#, "has maint"),
-        ("a", stored("50%", None), r#"{"key": "a", "invalid": "weights are kept"}"#, "weights are kept"),
-        ("a", stored("up", None), r#"{"key": "a", "value": "drain"}"#, "goes on with drain"),
-        ("a", stored("drain", Some(4_000_000_000)), r#"{"key": "a", "value": "drain"}"#, "without an end"),
-        ("a", stored("drain", None), r#"{"key": "a", "value": "drain", "until": "2027-01-01T00:00:00Z"}"#, "until 2027"),
-        ("a", stored("drain", None), r#"{"key": "a", "value": "drain"}"#, ""),
-        ("a", stored("up", None), r#"{"key": "a", "invalid": "health"}"#, ""),
-        ("a", stored("drain", Some(over)), &format!(r#"{{"key": "a", "value": "drain", "until": "{}"}}"#, Stamp::at(over).unwrap()), ""),
+        (
+            "w/s2",
+            stored("drain", None),
+            "",
+            "cannot read the key's file",
+        ),
+        (
+            "odd",
+            stored("drain", None),
+            "",
+            "cannot read the key's file",
+        ),
+        (
+            "a",
+            stored("drain", None),
+            r#"{"key": "a", "value": "maint"}"#,
+            "has maint",
+        ),
+        (
+            "a",
+            stored("50%", None),
+            r#"{"key": "a", "invalid": "weights are kept"}"#,
+            "weights are kept",
+        ),
+        (
+            "a",
+            stored("up", None),
+            r#"{"key": "a", "value": "drain"}"#,
+            "goes on with drain",
+        ),
+        (
+            "a",
+            stored("drain", Some(4_000_000_000)),
+            r#"{"key": "a", "value": "drain"}"#,
+            "without an end",
+        ),
+        (
+            "a",
+            stored("drain", None),
+            r#"{"key": "a", "value": "drain", "until": "2027-01-01T00:00:00Z"}"#,
+            "until 2027",
+        ),
+        (
+            "a",
+            stored("drain", None),
+            r#"{"key": "a", "value": "drain"}"#,
+            "",
+        ),
+        (
+            "a",
+            stored("up", None),
+            r#"{"key": "a", "invalid": "health"}"#,
+            "",
+        ),
+        (
+            "a",
+            stored("drain", Some(over)),
+            &format!(
+                r#"{{"key": "a", "value": "drain", "until": "{}"}}"#,
+                Stamp::at(over).unwrap()
+            ),
+            "",
+        ),
     ];
     for (key, entry, copy, says) in table {
         let told = judge(key, &[(key, entry)], &coverage(copy, row, ""));
@@ -78,8 +131,18 @@ fn what_a_row_is_answered_and_shows_is_named() {
     let table = [
         (following, asked, (1, 1, 0), ""),
         (following, dead, (1, 0, 1), ""),
-        (r#""answer": "drain", "decided_by": "canary""#, "", (1, 0, 1), ""),
-        (r#""answer": "ready", "decided_by": null"#, "", (0, 0, 0), "w/s1 is answered ready"),
+        (
+            r#""answer": "drain", "decided_by": "canary""#,
+            "",
+            (1, 0, 1),
+            "",
+        ),
+        (
+            r#""answer": "ready", "decided_by": null"#,
+            "",
+            (0, 0, 0),
+            "w/s1 is answered ready",
+        ),
         (
             r#""answer": "drain", "decided_by": "canary", "state": "diverged", "why": "HAProxy holds it down""#,
             asked,
@@ -129,7 +192,12 @@ fn a_key_before_it_decides() {
     let copy = r#"{"key": "canary", "value": "drain"}, {"key": "w/s1", "value": "ready"}"#;
     let row = r#""answer": "ready", "decided_by": "w/s1", "state": "following""#;
     let coverage = coverage(copy, row, "");
-    let keys = || [("canary", stored("drain", None)), ("w/s1", stored("ready", None))];
+    let keys = || {
+        [
+            ("canary", stored("drain", None)),
+            ("w/s1", stored("ready", None)),
+        ]
+    };
     let told = judge("canary", &keys(), &coverage);
     assert_eq!((told.elsewhere, told.answered), (1, 0));
     assert!(told.differs.is_empty(), "{told:?}");
@@ -137,7 +205,11 @@ fn a_key_before_it_decides() {
     assert_eq!((told.elsewhere, told.answered, told.shown), (0, 1, 1));
     // It is answered by a key that says nothing any more.
     let told = judge("w/s1", &[("w/s1", stored("up", None))], &coverage);
-    assert!(told.differs.join(" ").contains("is answered ready, by w/s1"));
+    assert!(
+        told.differs
+            .join(" ")
+            .contains("is answered ready, by w/s1")
+    );
 }
 
 #[test]
