@@ -1,164 +1,21 @@
 //! What a responder says of the rows that ask it, and what that says of a key. The
 //! judgements are pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+mod shape;
 
-use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::sight::{Shown, Wanted, fetch};
 use super::watch;
 use crate::http::client::Origin;
 use crate::responder::stamp::Stamp;
 
+pub(super) use shape::{CopiedKey, Coverage, PlaceView, RowView, StoreView};
+
 /// A row that was not heard for so many of its intervals asks no more.
 const GONE_INTERVALS: f64 = 10.0;
 /// And never counts as gone before this.
 const GONE_LEAST_SECONDS: f64 = 10.0;
-
-/// What a responder says at `/-/coverage`, as far as it matters here.
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct Coverage {
-    /// When it said so, by its clock.
-    #[serde(default)]
-    pub(super) at: Option<String>,
-    pub(super) store: StoreView,
-    /// What its copy says, where that was asked for and it knows that question.
-    #[serde(default)]
-    pub(super) overrides: Option<CopyView>,
-    /// Absent where it was given no socket.
-    #[serde(default)]
-    pub(super) haproxy: Option<HaproxyView>,
-    #[serde(default)]
-    pub(super) rows: Vec<RowView>,
-}
-
-/// The copy of a responder, by key.
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct CopyView {
-    #[serde(default)]
-    pub(super) keys: Vec<CopiedKey>,
-    /// Keys that it has and did not say.
-    #[serde(default)]
-    pub(super) left_out: usize,
-}
-
-#[derive(Debug, Deserialize, Default, Clone, PartialEq, Eq)]
-pub(super) struct CopiedKey {
-    pub(super) key: String,
-    #[serde(default)]
-    pub(super) value: Option<String>,
-    #[serde(default)]
-    pub(super) invalid: Option<String>,
-    #[serde(default)]
-    pub(super) until: Option<String>,
-}
-
-/// How a responder does with its HAProxy.
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct HaproxyView {
-    #[serde(default)]
-    trouble: Option<String>,
-    /// False where it was not looked at for this answer.
-    #[serde(default)]
-    fresh: Option<bool>,
-}
-
-/// Which store a responder follows.
-#[derive(Debug, Deserialize, PartialEq, Eq)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub(super) enum PlaceView {
-    Consul { address: String, prefix: String },
-    Directory { path: String },
-}
-
-impl fmt::Display for PlaceView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Consul { address, prefix } => write!(f, "{address} {prefix}"),
-            Self::Directory { path } => f.write_str(path),
-        }
-    }
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct NamesView {
-    #[serde(default)]
-    pub(super) named: Vec<String>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct StoreView {
-    #[serde(default)]
-    pub(super) place: Option<PlaceView>,
-    #[serde(default)]
-    pub(super) trouble_since: Option<String>,
-    /// Files that it cannot read.
-    #[serde(default)]
-    pub(super) unreadable: NamesView,
-    pub(super) synced: bool,
-    #[serde(default)]
-    pub(super) hold: Option<String>,
-    #[serde(default)]
-    pub(super) trouble: Option<String>,
-    /// Since the store last said what is answered.
-    #[serde(default)]
-    pub(super) age_seconds: Option<f64>,
-    /// The key that is no override.
-    #[serde(default)]
-    pub(super) marker: Option<String>,
-    /// What is in force although the store does not say so.
-    #[serde(default)]
-    pub(super) kept: Vec<Kept>,
-}
-
-/// An override that a hold keeps.
-#[derive(Debug, Deserialize)]
-pub(super) struct Kept {
-    key: String,
-    value: String,
-}
-
-impl StoreView {
-    /// The overrides that a hold keeps, in words.
-    pub(super) fn kept(&self) -> Vec<String> {
-        let kept = self.kept.iter();
-        kept.map(|kept| format!("{} {}", kept.key, kept.value))
-            .collect()
-    }
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct RowView {
-    pub(super) row: String,
-    #[serde(default)]
-    pub(super) state: Option<String>,
-    /// Why it is in a state that is none of a good row.
-    #[serde(default)]
-    pub(super) why: Option<String>,
-    #[serde(default)]
-    pub(super) request: Vec<String>,
-    #[serde(default)]
-    pub(super) answer: Option<String>,
-    #[serde(default)]
-    pub(super) decided_by: Option<String>,
-    #[serde(default)]
-    pub(super) last_asked: Option<String>,
-    #[serde(default)]
-    pub(super) interval_seconds: Option<f64>,
-    #[serde(default)]
-    pub(super) haproxy: Option<ServerView>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct ServerView {
-    #[serde(default)]
-    agent: String,
-    #[serde(default)]
-    agent_status: String,
-    #[serde(default)]
-    base_weight: u32,
-}
 
 /// What a row has to do with a key.
 enum Part<'a> {

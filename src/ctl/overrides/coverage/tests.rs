@@ -1,3 +1,4 @@
+use super::shape::ServerView;
 use super::*;
 use crate::responder::value::Value;
 
