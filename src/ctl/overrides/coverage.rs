@@ -64,6 +64,14 @@ impl Coverage {
         at.map(Stamp::seconds).max(asked)
     }
 
+    /// Why it answers nothing at all, if it does not.
+    pub(super) fn silence(&self) -> Option<String> {
+        let store = &self.store;
+        let trouble = store.trouble.as_deref().unwrap_or("no reply yet");
+        (!store.synced)
+            .then(|| format!("it has not read the store yet, and so answers no check: {trouble}"))
+    }
+
     /// Why it cannot say what HAProxy shows, if it was to.
     pub(super) fn blind(&self) -> Option<&str> {
         let haproxy = self.haproxy.as_ref()?;
@@ -385,20 +393,22 @@ impl Coverages {
         all.filter_map(|(origin, said)| Some((origin, said.as_ref().ok()?)))
     }
 
-    /// Those that answered.
+    /// Those that know of rows. One that has not read the store yet is silent towards them,
+    /// and takes down none.
     pub(super) fn good(&self) -> impl Iterator<Item = &Coverage> {
-        self.all.iter().filter_map(|(_, said)| said.as_ref().ok())
+        let answered = self.named().map(|(_, coverage)| coverage);
+        answered.filter(|coverage| coverage.store.synced)
     }
 
-    /// Whether one of them answered.
+    /// Whether there is one of these.
     pub(super) fn any(&self) -> bool {
         self.good().next().is_some()
     }
 
     /// Keys that are no overrides.
     pub(super) fn markers(&self) -> impl Iterator<Item = &str> {
-        self.good()
-            .filter_map(|coverage| coverage.store.marker.as_deref())
+        self.named()
+            .filter_map(|(_, coverage)| coverage.store.marker.as_deref())
     }
 
     /// Every key that somebody asks for.

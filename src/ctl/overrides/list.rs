@@ -15,7 +15,7 @@ use super::super::words::{counted, some};
 use super::compare::{self, Keys, Side};
 use super::coverage::{Coverage, Coverages};
 use super::places::{self, ago};
-use super::store::{Listed, Store, StoreError, Stored};
+use super::store::{Listed, Store, StoreChoice, StoreError, Stored};
 use super::watch::{MAX_KEPT, MAX_NAMED};
 use super::{Overrides, Report, act};
 use crate::clock::{Clock as _, SystemClock, UnixNanos};
@@ -122,6 +122,12 @@ fn look(listed: &Listed, seen: &Coverages, task: &Overrides) -> (Report, bool) {
     let sides = Side::all(seen);
     for (key, stored) in &keys {
         let mut block = row(key, stored, seen, now);
+        let invalid = stored.entry.stored().is_err();
+        if invalid && markers.is_empty() && matches!(choice, StoreChoice::Consul { .. }) {
+            block.next = Some(format!(
+                "if it is the marker that the responders were given, say so: --kv-marker {key}"
+            ));
+        }
         differs |= compare::tell(key, stored, &keys, &sides, now, &mut block);
         report.keys.push(((*key).to_owned(), block));
     }

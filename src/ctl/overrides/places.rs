@@ -142,7 +142,7 @@ pub(super) fn ago(at: Stamp, now: UnixNanos) -> String {
 
 fn trouble_of(store: &StoreView, now: UnixNanos) -> Option<String> {
     let what = match (store.synced, &store.hold, &store.trouble) {
-        (false, _, _) => "it has not read the store yet".to_owned(),
+        (false, _, _) => "it has not read the store yet, and so answers no check".to_owned(),
         (true, Some(hold), _) => format!("it holds its copy back ({hold})"),
         (true, None, Some(_)) => {
             "it cannot read the store, and goes on with its last copy".to_owned()

@@ -34,8 +34,8 @@ pub(super) fn warn(seen: &Coverages, choice: &StoreChoice, keys: &[String], unas
         match said {
             Ok(coverage) => {
                 warn_of_hold(origin, &coverage.store);
-                if let Some(blind) = coverage.blindness() {
-                    complain(&format!("responder {origin}: {blind}"));
+                for what in coverage.silence().into_iter().chain(coverage.blindness()) {
+                    complain(&format!("responder {origin}: {what}"));
                 }
             }
             Err(what) => complain(what),
@@ -238,9 +238,12 @@ fn look(report: &Report, sights: &Sights, wanted: &dyn Fn(&str) -> Wanted) -> Ve
         for (_, key, look) in &mut looks {
             match &coverage {
                 Ok(coverage) => {
-                    look.add(coverage.judge(key, wanted(key)));
-                    if let Some(blind) = coverage.blindness() {
-                        look.blind.push(format!("responder {origin}: {blind}"));
+                    let silence = coverage.silence();
+                    if silence.is_none() {
+                        look.add(coverage.judge(key, wanted(key)));
+                    }
+                    for what in silence.into_iter().chain(coverage.blindness()) {
+                        look.blind.push(format!("responder {origin}: {what}"));
                     }
                 }
                 Err(what) => look.blind.push(what.clone()),

@@ -4,7 +4,7 @@
 use super::kit::{self, Ended};
 use super::rows::config;
 use super::silent::Site;
-use crate::support::haproxy::Version;
+use crate::support::haproxy::{Haproxy, Version};
 use crate::support::wait;
 use haptic_agent::responder::kv::dir::store::Store;
 use std::fs;
@@ -33,29 +33,35 @@ fn listed(site: &Site, key: &str) -> serde_json::Value {
 
 #[test]
 fn a_row_that_an_operator_holds_down_does_not_follow() {
-    for version in Version::ALL {
-        let site = site(version);
-        site.run(&["ready", "web/s1", "--pin"]).good();
-        let there = overrides(&site).good();
-        let shown = "answered to 1 row, and HAProxy shows it";
-        assert!(there.out.contains(shown), "{version}: {}", there.out);
-        site.haproxy.ask("set server web/s1 agent down").unwrap();
-        let held = overrides(&site).bad("set server web/s1 agent up");
-        assert!(held.out.contains("differs: web/s1"), "{}", held.out);
-        assert_eq!(listed(&site, "web/s1")["shown"], 0);
-        // Nor is it ready for whoever waits, whichever way that one looks.
-        let by_socket = ["--haproxy-socket", site.socket.as_str(), "--wait", "1s"];
-        site.run(&[&["ready", "web/s1"][..], &by_socket].concat())
-            .bad("web/s1 is held DOWN");
-        site.seen(&["ready", "web/s1", "--wait", "1s"])
-            .bad("set server web/s1 agent up");
-        // It has no key any more, and is not as it is answered all the same.
-        let astray = overrides(&site).bad("web/s1 is answered ready and is diverged");
-        assert!(astray.out.contains("no overrides in"), "{}", astray.out);
-        site.haproxy.ask("set server web/s1 agent up").unwrap();
-        site.run(&[&["ready", "web/s1"][..], &by_socket].concat())
-            .good();
-    }
+    std::thread::scope(|scope| {
+        for version in Version::ALL {
+            scope.spawn(move || held_down(version));
+        }
+    });
+}
+
+fn held_down(version: Version) {
+    let site = site(version);
+    site.run(&["ready", "web/s1", "--pin"]).good();
+    let there = overrides(&site).good();
+    let shown = "answered to 1 row, and HAProxy shows it";
+    assert!(there.out.contains(shown), "{version}: {}", there.out);
+    site.haproxy.ask("set server web/s1 agent down").unwrap();
+    let held = overrides(&site).bad("set server web/s1 agent up");
+    assert!(held.out.contains("differs: web/s1"), "{}", held.out);
+    assert_eq!(listed(&site, "web/s1")["shown"], 0);
+    // Nor is it ready for whoever waits, whichever way that one looks.
+    let by_socket = ["--haproxy-socket", site.socket.as_str(), "--wait", "1s"];
+    site.run(&[&["ready", "web/s1"][..], &by_socket].concat())
+        .bad("web/s1 is held DOWN");
+    site.seen(&["ready", "web/s1", "--wait", "1s"])
+        .bad("set server web/s1 agent up");
+    // It has no key any more, and is not as it is answered all the same.
+    let astray = overrides(&site).bad("web/s1 is answered ready and is diverged");
+    assert!(astray.out.contains("no overrides in"), "{}", astray.out);
+    site.haproxy.ask("set server web/s1 agent up").unwrap();
+    site.run(&[&["ready", "web/s1"][..], &by_socket].concat())
+        .good();
 }
 
 /// The responder looks every 10 s by itself, and at once for whoever waits.
@@ -181,6 +187,35 @@ fn what_is_answered_is_shown_while_the_store_is_away() {
     // Nobody to ask, nothing to show.
     let blind = site.run(&["overrides"]).bad("there is no directory");
     assert_eq!(blind.out, "");
+}
+
+/// Rows ask a responder without a copy, and are not heard: no key is misspelt for that.
+#[test]
+fn a_responder_without_a_copy_calls_no_key_misspelt() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kv, base) = (dir.path().join("kv"), dir.path().join("haproxy"));
+    fs::create_dir(&base).unwrap();
+    fs::create_dir(&kv).unwrap();
+    let responder = kit::Responder::start(&kv, &base.join("worker.sock"));
+    let haproxy = Haproxy::start(Version::V3_4, &base, &config(&base, &responder.checks));
+    wait::until("HAProxy asks, and is told nothing", PATIENCE, || {
+        let csv = haproxy.ask("show stat web 4 -1").unwrap();
+        csv.contains("L7RSP").then_some(())
+    });
+    let other = dir.path().join("other");
+    Store::make(&other).unwrap();
+    let here = other.display().to_string();
+    let url = ["--responder", responder.monitoring.as_str()];
+    let run = |words: &[&str]| kit::run(&[("HAPTIC_KV_DIR", &here)], &[words, &url].concat());
+    let late = run(&["drain", "canary", "--wait", "1s"]).bad("answers no check");
+    for text in [&late.out, &late.err] {
+        assert!(
+            !text.contains("no row") && !text.contains("spelling"),
+            "{text}"
+        );
+    }
+    let listed = run(&["overrides"]).bad("answers no check");
+    assert!(!listed.out.contains("no row asks"), "{}", listed.out);
 }
 
 /// A file that was a key and is none any more: its responder goes on with what it knew.

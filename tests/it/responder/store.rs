@@ -151,10 +151,10 @@ fn a_marker_is_known_to_whoever_asks_the_responder() {
         .start();
     respond.wait_synced();
     assert_eq!(ask(respond.checks(), "a\n"), "drain\n");
-    let run = |words: &[&str]| {
+    let run_with = |words: &[&str], more: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_hapticctl"))
             .args(words)
-            .args(["--responder", &format!("http://{}", respond.monitoring())])
+            .args(more)
             .env_clear()
             .env("CONSUL_HTTP_ADDR", &address)
             .env("HAPTIC_KV_PREFIX", "fleet/state")
@@ -163,9 +163,15 @@ fn a_marker_is_known_to_whoever_asks_the_responder() {
         let said = String::from_utf8(output.stdout).unwrap();
         (output.status.code(), said)
     };
+    let monitoring = format!("http://{}", respond.monitoring());
+    let run = |words: &[&str]| run_with(words, &["--responder", &monitoring]);
+    let run_blind = |words: &[&str]| run_with(words, &[]).1;
     let (code, listed) = run(&["overrides"]);
     assert_eq!(code, Some(0), "{listed}");
     assert!(!listed.contains("whole"), "{listed}");
+    // Nobody to ask: it may be one.
+    let blind = run_blind(&["overrides"]);
+    assert!(blind.contains("--kv-marker whole"), "{blind}");
     let (code, refused) = run(&["ready", "whole"]);
     assert_eq!(code, Some(1), "{refused}");
     assert!(refused.contains("it is the marker"), "{refused}");
