@@ -43,6 +43,8 @@ pub struct Settings {
     pub deletes: Policy,
     /// Names below the base directory that no manifest may use.
     pub reserved: ReservedPaths,
+    /// The worker's socket, for whoever has to name it in a configuration.
+    pub worker_socket: Option<String>,
 }
 
 impl Settings {

@@ -40,6 +40,7 @@ mod start;
 mod tx;
 mod view;
 mod watch;
+mod write;
 
 pub use agent::{Agent, Early, Settings};
 pub use upload::{Answer, PartError, Upload};

@@ -23,6 +23,7 @@ use super::tx::Tx;
 pub(super) struct View {
     pub(super) baseline: Baseline,
     pub(super) files: BTreeMap<ManifestPath, HeldFile>,
+    in_the_way: BTreeMap<ManifestPath, String>,
     generation: u64,
     plan_schema_version: i64,
     haproxy: Haproxy,
@@ -70,6 +71,13 @@ impl View {
         Self {
             baseline: record.baseline(),
             files,
+            in_the_way: {
+                let others = tx.tree.others();
+                let others = others.filter(|(path, _)| record.owned.contains_key(*path));
+                others
+                    .map(|(path, kind)| (path.clone(), kind.to_string()))
+                    .collect()
+            },
             generation: record.generation,
             plan_schema_version: record.plan_schema_version,
             haproxy: tx.haproxy(),
@@ -166,8 +174,10 @@ impl Agent {
             applied_token: view.baseline.applied_token,
             lkg_plan_id: view.baseline.lkg_plan_id.clone(),
             reserved_paths: self.settings.reserved.names(),
+            worker_socket: self.settings.worker_socket.clone(),
             applied_plan_stored: stored,
             files: view.files.clone(),
+            in_the_way: view.in_the_way.clone(),
             runtime_inventory: view.inventory.clone(),
             pending_deletes: view.deletes.clone(),
             applied_plan: None,

@@ -81,6 +81,9 @@ struct Remembered {
     nack: ApplyResult,
 }
 
+/// Where the fake says that its worker's socket is; nobody listens there.
+const WORKER_SOCKET: &str = "/etc/haproxy/haproxy-worker.sock";
+
 /// The agent's memory.
 #[derive(Debug)]
 pub(super) struct Pod {
@@ -168,8 +171,10 @@ impl Pod {
             applied_token: self.token,
             lkg_plan_id: self.lkg.clone(),
             reserved_paths: self.reserved.clone(),
+            worker_socket: Some(WORKER_SOCKET.to_owned()),
             applied_plan_stored: blob.is_some(),
             files: self.files(),
+            in_the_way: BTreeMap::new(),
             runtime_inventory: self.worker.inventory(),
             pending_deletes: self.worker.pending_deletes(),
             applied_plan: blob.filter(|_| with_plan).map(base64),
