@@ -121,6 +121,7 @@ pub fn run(config: Config) -> Result<(), Report> {
             // started again and recover than to live on half.
             let kept = catch_unwind(AssertUnwindSafe(|| {
                 if agent.start() {
+                    sys::run_in_background();
                     agent.keep();
                 }
             }));

@@ -7,7 +7,7 @@ use crate::wire::digest::DigestKind;
 use crate::wire::limits::API_VERSION;
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, Timing};
+use crate::wire::result::{ApplyResult, REMEMBERED, Timing};
 use crate::wire::state::{
     Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInventory, State, WorkerAnswer,
 };
@@ -37,6 +37,7 @@ pub(super) struct View {
     last_apply: Option<ApplyResult>,
     violation: Option<String>,
     degraded: Option<Degraded>,
+    unsaved: Option<Degraded>,
     deletes: PendingDeletes,
     blob: Option<BlobRef>,
 }
@@ -91,6 +92,7 @@ impl View {
             last_apply: record.last_apply.clone(),
             violation: record.violation.clone(),
             degraded: record.degraded.clone(),
+            unsaved: tx.unsaved_since.clone(),
             deletes: {
                 let (servers, backends) = record.deletes.pending();
                 PendingDeletes { servers, backends }
@@ -102,7 +104,7 @@ impl View {
     }
 
     /// A remembered refusal with the ids and the time of now. No reload was performed
-    /// for this answer, and nothing was rolled back.
+    /// for this answer, and nothing was rolled back; the words say so, and what to do.
     pub(super) fn refresh(
         &self,
         clock: &dyn Clock,
@@ -126,6 +128,9 @@ impl View {
         if let Some(reload) = &mut nack.reload {
             reload.performed = false;
             reload.took_ms = None;
+        }
+        if let Some(failure) = &mut nack.error {
+            failure.message = format!("{}\n{REMEMBERED}", failure.message);
         }
         nack
     }
@@ -180,6 +185,7 @@ impl Agent {
             last_apply: view.last_apply.clone(),
             invariant_violation: view.violation.clone(),
             degraded: view.degraded.clone(),
+            unsaved: view.unsaved.clone(),
         };
         (state, blob)
     }

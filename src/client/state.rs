@@ -53,6 +53,7 @@ fn lenient(api_version: u32, fields: &Map<String, Value>) -> State {
         last_apply: field(fields, "last_apply"),
         invariant_violation: field(fields, "invariant_violation"),
         degraded: field(fields, "degraded"),
+        unsaved: field(fields, "unsaved"),
     }
 }
 

@@ -11,11 +11,13 @@
 //! deleted, which `overrides --sweep` does once its time is over.
 
 mod act;
+mod compare;
 mod consul;
 mod coverage;
 mod directory;
 mod held;
 mod list;
+mod places;
 mod sight;
 mod store;
 mod watch;
@@ -101,14 +103,29 @@ pub fn run(task: &Overrides) -> bool {
                     lasts: *lasts,
                     note: note.clone(),
                 };
-                act::set(&mut store, keys, &order, marker, &task.sights, *wait)
+                act::set(
+                    &mut store,
+                    &task.store,
+                    keys,
+                    &order,
+                    marker,
+                    &task.sights,
+                    *wait,
+                )
             }
             Action::End { keys, ramp, wait } => {
-                act::end(&mut store, keys, *ramp, marker, &task.sights, *wait)
+                let way = act::Way {
+                    ramp: *ramp,
+                    wait: *wait,
+                };
+                act::end(&mut store, &task.store, keys, way, marker, &task.sights)
             }
             Action::List { sweep } => list::run(&mut store, task, *sweep),
         },
-        Err(error) => Report::failed(error.to_string()),
+        Err(error) => match task.action {
+            Action::List { .. } => list::away(&error, task),
+            Action::Set { .. } | Action::End { .. } => Report::failed(error.to_string()),
+        },
     };
     let text = match task.output {
         Output::Text => report.text(),

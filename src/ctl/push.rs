@@ -87,6 +87,9 @@ fn done(pushed: &Pushed) -> Block {
     block.field("decision", json!(pushed.decision));
     if let Some(result) = &pushed.result {
         block.field("result", json!(result));
+        if let Some(unsaved) = &result.unsaved {
+            block.line(unsaved);
+        }
     }
     match &pushed.outcome {
         Outcome::Unchanged | Outcome::AppliedByOther { .. } => {}

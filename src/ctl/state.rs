@@ -220,6 +220,16 @@ pub(super) fn block(state: &State) -> Block {
             block.row("but", parted);
         }
     }
+    if let Some(unsaved) = &state.unsaved {
+        block.row(
+            "not saved",
+            format!(
+                "the agent cannot save its state since {}: {}",
+                when::moment(&unsaved.since),
+                unsaved.reason
+            ),
+        );
+    }
     if let Some(name) = &state.invariant_violation {
         block.row(
             "broken",

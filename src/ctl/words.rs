@@ -28,7 +28,10 @@ pub(super) fn outcome(output: &str) -> String {
     match output {
         "not_run" => "not sent, because one before it failed".into(),
         "unknown" => "how it ended is not known, its answer was lost".into(),
-        other => clean(other),
+        other => match other.strip_prefix("not_run: ") {
+            Some(why) => format!("not sent: {}", clean(why)),
+            None => clean(other),
+        },
     }
 }
 

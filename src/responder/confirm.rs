@@ -6,16 +6,21 @@
 //! corrected, because whatever holds it there (an operator's `agent down`, a balancing
 //! that knows no weights) is stronger than another command.
 //!
+//! Whoever waits for the outcome of a write gets a look of its own, as often as that costs
+//! HAProxy little; see `turns`.
+//!
 //! `judge` is pure. Nothing is called wrong that may still be on its way: not before
 //! two intervals after a change, and not before three after a start or reload.
 
-use std::collections::HashMap;
+mod turns;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::coverage::{Coverage, Heard, RowState};
-use super::kv::Weights;
+use super::kv::{Names, Weights};
 use super::limits::{DEFAULT_INTERVAL, LOOK_TIME};
 use super::metrics::{Look, Metrics};
 use super::value::Value;
@@ -24,6 +29,8 @@ use crate::error::Chain;
 use crate::haproxy::server_stats::{self, ServerStat};
 use crate::haproxy::servers_state::{self, ServerRow};
 use crate::haproxy::{Deadline, WorkerSocket};
+
+use turns::Turns;
 
 /// How long an old view is shown while HAProxy does not answer: longer than a reload or a
 /// restart takes, so that an alert that waits is not set back by one.
@@ -107,12 +114,42 @@ pub struct Confirm {
     weights: Weights,
     clock: Arc<dyn Clock>,
     last: Mutex<Last>,
+    turns: Turns,
 }
 
 #[derive(Debug, Default)]
 struct Last {
     view: Option<Arc<View>>,
+    /// Rows of other names than HAProxy's that have been logged.
+    told: BTreeSet<String>,
     trouble: Option<String>,
+}
+
+impl Last {
+    /// The requests of rows that ask by a name that neither this look nor the one before
+    /// has found, and that have not been told of. One look is not enough: a server may just
+    /// have been deleted.
+    fn strange(&mut self, view: &View, heard: &[(String, Heard)]) -> Vec<String> {
+        let Some(before) = &self.view else {
+            return Vec::new();
+        };
+        let lasting = |name: &String| before.foreign.contains(name);
+        let since = |row: &Heard| row.last_at > before.at_instant;
+        let strange = heard
+            .iter()
+            .filter(|(name, row)| view.foreign.contains(name) && lasting(name) && since(row));
+        let fresh: Vec<&(String, Heard)> = strange
+            .filter(|(name, _)| !self.told.contains(name))
+            .collect();
+        let requests = fresh
+            .iter()
+            .map(|(_, row)| String::from_utf8_lossy(&row.request).into_owned());
+        let requests = requests.collect();
+        self.told.retain(|name| view.foreign.contains(name));
+        self.told
+            .extend(fresh.into_iter().map(|(name, _)| name.clone()));
+        requests
+    }
 }
 
 impl Confirm {
@@ -132,7 +169,26 @@ impl Confirm {
             weights,
             clock,
             last: Mutex::new(Last::default()),
+            turns: Turns::default(),
         }
+    }
+
+    /// Looks every so often, and sooner for who [waits](Self::refresh), until the
+    /// [end](Self::stop).
+    pub fn run(&self, every: Duration) {
+        self.turns.run(every, || self.look());
+    }
+
+    /// Ends [`run`](Self::run) and every wait for it.
+    pub fn stop(&self) {
+        self.turns.stop();
+    }
+
+    /// Waits for a look that begins now or later, at most `time`; false without one: what
+    /// is shown is as old as it says.
+    #[must_use]
+    pub fn refresh(&self, time: Duration) -> bool {
+        self.turns.refresh(time)
     }
 
     /// The last view, while it is not too old, and why there is no newer one.
@@ -161,10 +217,16 @@ impl Confirm {
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut last.trouble, trouble.clone());
-        if view.is_some() {
-            last.view = view;
+        let mut strange = Vec::new();
+        if let Some(view) = view {
+            strange = last.strange(&view, &self.coverage.rows());
+            last.view = Some(view);
         }
         drop(last);
+        if !strange.is_empty() {
+            let requests = Names::of(strange).to_string();
+            log::warn!(requests; "rows ask by names that HAProxy does not have: the first word of agent-send has to be backend/server as HAProxy spells them");
+        }
         let socket = self.worker.path().display();
         match (before, trouble) {
             (None, Some(error)) => {
@@ -210,7 +272,7 @@ fn longest_interval(heard: &[(String, Heard)], now: Instant) -> Duration {
 }
 
 /// What a judgement needs beside the row.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Context {
     now: Instant,
     worker_age: Duration,
@@ -218,7 +280,7 @@ struct Context {
     /// For rows that have not been heard.
     longest_interval: Duration,
     weights: Weights,
-    /// Whether somebody asks without an own key.
+    /// Whether somebody asks without a row's name.
     grouped: bool,
 }
 
@@ -237,9 +299,20 @@ fn join(
         .iter()
         .map(|(name, row)| (name.as_str(), row))
         .collect();
+    let named = servers.iter().map(name_of);
+    let named: Vec<(String, &ServerRow)> = named.zip(servers).collect();
+    let known: HashSet<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
+    let foreign = heard.iter().filter(|(name, row)| {
+        name.contains('/') && is_asking(row, context.now) && !known.contains(name.as_str())
+    });
+    let foreign: Vec<String> = foreign.map(|(name, _)| name.clone()).collect();
+    // Whoever asks by a wrong name is heard, only not as the row that it is.
+    let context = &Context {
+        grouped: context.grouped || !foreign.is_empty(),
+        ..*context
+    };
     let mut rows = HashMap::with_capacity(servers.len());
-    for server in servers {
-        let name = format!("{}/{}", server.backend, server.name);
+    for (name, server) in named {
         let stat = stats.get(&(server.backend.as_str(), server.name.as_str()));
         let stat = stat.copied();
         let state = judge(server, stat, by_name.get(name.as_str()).copied(), context);
@@ -260,16 +333,16 @@ fn join(
         };
         rows.insert(name, row);
     }
-    let foreign = heard.iter().filter(|(name, row)| {
-        name.contains('/') && is_asking(row, context.now) && !rows.contains_key(name)
-    });
-    let foreign = foreign.map(|(name, _)| name.clone()).collect();
     View {
         at,
         at_instant: context.now,
         rows,
         foreign,
     }
+}
+
+fn name_of(server: &ServerRow) -> String {
+    format!("{}/{}", server.backend, server.name)
 }
 
 /// Whether a row has been heard within three of its intervals.

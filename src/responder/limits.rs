@@ -87,6 +87,13 @@ pub const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long such a look may take in all.
 pub const LOOK_TIME: Duration = Duration::from_secs(5);
 
+/// How long a request for the coverage may wait for such a look. Clients wait longer.
+pub const FRESH_TIME: Duration = Duration::from_secs(3);
+
+/// Overrides of the copy that the coverage shows where that is asked for; more are counted.
+/// With the longest keys it is 40 MiB.
+pub const MAX_SHOWN_OVERRIDES: usize = 65_536;
+
 /// The interval of a row's checks while it is not known: HAProxy's own default.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);
 

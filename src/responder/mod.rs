@@ -57,9 +57,8 @@ use coverage::{Coverage, Transition};
 use kv::{KvStatus, Source, SyncWait, WatchConfig, WatchError, Watcher, Weights};
 use limits::MAX_WAITING_TRANSITIONS;
 use metrics::Metrics;
-use monitor::Monitor;
+use monitor::{Monitor, Place};
 use serve::{Answering, CheckListener, Note, Serving};
-use stop::Stop;
 
 /// What a responder needs to know.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ pub struct Responder {
     monitor: Arc<Monitor>,
     serving: Serving,
     watcher: Watcher,
-    stop: Arc<Stop>,
+    confirm: Option<Arc<Confirm>>,
     notes: SyncSender<Note>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -123,23 +122,15 @@ impl Responder {
                 Arc::clone(&clock),
             ))
         });
-        let stop = Arc::new(Stop::default());
         if let Some(confirm) = confirm.clone() {
-            let stop = Arc::clone(&stop);
             let look_every = settings.look_every;
-            threads.push(spawn("check-look", move || {
-                loop {
-                    confirm.look();
-                    if stop.pause(look_every) {
-                        return;
-                    }
-                }
-            })?);
+            threads.push(spawn("check-look", move || confirm.run(look_every))?);
         }
         let marker = match &settings.source {
             Source::Consul(consul) => consul.marker.clone(),
             Source::Dir(_) => None,
         };
+        let place = Place::of(&settings.source);
         let watch = WatchConfig {
             source: settings.source,
             weights: settings.weights,
@@ -162,8 +153,9 @@ impl Responder {
             status: Arc::clone(&status),
             cell,
             coverage,
-            confirm,
+            confirm: confirm.clone(),
             health: serving.health(),
+            place,
             marker,
             clock,
         });
@@ -174,7 +166,7 @@ impl Responder {
             monitor,
             serving,
             watcher,
-            stop,
+            confirm,
             notes,
             threads,
         })
@@ -210,7 +202,9 @@ impl Responder {
     pub fn stop(&mut self) {
         self.serving.stop();
         self.watcher.stop();
-        self.stop.raise();
+        if let Some(confirm) = &self.confirm {
+            confirm.stop();
+        }
         // A full channel means that the log hangs, and so would the wait for its thread.
         let drained = self.notes.try_send(Note::End).is_ok();
         for thread in self.threads.drain(..).rev() {

@@ -3,7 +3,9 @@
 //! `/-/metrics`, `/-/liveness`, `/-/readiness` and `/-/coverage`, on a listener of the
 //! responder's own or beside the daemon's metrics. Nothing here changes anything.
 
+mod query;
 mod shown;
+mod why;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +16,21 @@ use super::confirm::{Confirm, View};
 use super::copy::{Copy, CopyCell};
 use super::coverage::{Coverage, Heard, RowState, unaddressable, unasked};
 use super::kv::KvStatus;
-use super::limits::WATCHER_LATE;
+use super::limits::{FRESH_TIME, WATCHER_LATE};
 use super::metrics::{Metrics, Seen};
 use super::serve::Health;
 use crate::clock::{Clock, UnixNanos};
 use crate::http::{Method, Request, Response, Service, Status};
 use crate::metrics::{self as exposition, By, Gauge, Label as _};
 
-use shown::{Asked, Explained, Haproxy, Invalid, ShownRow, ShownServer, Store, Whole, kept};
+use query::Query;
+use shown::{
+    Asked, Explained, Haproxy, Invalid, ShownRow, ShownServer, Store, Whole, kept, overrides,
+};
+
+use why::why;
+
+pub use shown::Place;
 
 /// Every path starts like this.
 pub const PATHS: &str = "/-/";
@@ -35,6 +44,7 @@ pub struct Monitor {
     pub(super) coverage: Arc<Coverage>,
     pub(super) confirm: Option<Arc<Confirm>>,
     pub(super) health: Health,
+    pub(super) place: Place,
     /// The key that every reply of the store has to have.
     pub(super) marker: Option<String>,
     pub(super) clock: Arc<dyn Clock>,
@@ -123,21 +133,17 @@ impl Monitor {
     }
 
     fn show_coverage(&self, query: Option<&str>) -> Response {
-        let asked = query
-            .unwrap_or("")
-            .split('&')
-            .find_map(|part| part.strip_prefix("key="));
-        let shown = match asked {
-            None => serde_json::to_vec_pretty(&self.whole()),
-            Some(encoded) => match decoded(encoded) {
-                Some(key) => serde_json::to_vec_pretty(&self.explain(&key)),
-                None => {
-                    return Response::text(
-                        Status::BadRequest,
-                        "key= has a percent sign without two hex digits behind it\n",
-                    );
-                }
-            },
+        let Some(query) = Query::of(query) else {
+            return Response::text(
+                Status::BadRequest,
+                "key= has a percent sign without two hex digits behind it\n",
+            );
+        };
+        let confirm = self.confirm.as_ref().filter(|_| query.fresh);
+        let fresh = confirm.map(|confirm| confirm.refresh(FRESH_TIME));
+        let shown = match query.key {
+            None => serde_json::to_vec_pretty(&self.whole(query.copy, fresh)),
+            Some(key) => serde_json::to_vec_pretty(&self.explain(&key)),
         };
         match shown {
             Ok(mut json) => {
@@ -149,7 +155,7 @@ impl Monitor {
         }
     }
 
-    fn whole(&self) -> Whole {
+    fn whole(&self, with_copy: bool, fresh: Option<bool>) -> Whole {
         let now = self.clock.now();
         let heard = self.coverage.rows();
         let copy = self.cell.load();
@@ -164,10 +170,13 @@ impl Monitor {
         let listening_for = self.coverage.listening_for(now);
         let copy = copy.as_deref();
         Whole {
+            at: self.clock.wall().rfc3339(),
             store: self.store(copy),
+            overrides: copy.filter(|_| with_copy).map(overrides),
             haproxy: self.confirm.as_ref().map(|_| Haproxy {
                 looked_at: view.as_ref().map(|view| view.at.rfc3339()),
                 trouble,
+                fresh,
             }),
             states: states.collect(),
             rows: rows(&heard, view.as_deref()),
@@ -192,11 +201,13 @@ impl Monitor {
             })
         });
         Store {
+            place: self.place.clone(),
             synced: kv.synced,
             last_read: kv.last_read.map(UnixNanos::rfc3339),
             age_seconds: age,
             hold: kv.hold.map(|hold| hold.as_str()),
             trouble: kv.trouble,
+            trouble_since: kv.trouble_since.map(UnixNanos::rfc3339),
             keys: kv.keys,
             invalid: invalid.collect(),
             marker: self.marker.clone(),
@@ -221,7 +232,10 @@ impl Monitor {
         if let Some(view) = &view {
             let asking: HashMap<&str, &Heard> = by_name(&asking);
             for row in &mut asked_by {
-                row.state = state_of(&row.row, asking.get(row.row.as_str()).copied(), view);
+                let heard = asking.get(row.row.as_str()).copied();
+                let state = state_of(&row.row, heard, view);
+                row.state = state.map(RowState::as_str);
+                row.why = state.and_then(|s| why(&row.row, s, heard, view.rows.get(&row.row)));
             }
         }
         let value = entry.as_ref().and_then(|entry| entry.value_at(wall));
@@ -263,28 +277,6 @@ impl Monitor {
     }
 }
 
-/// Percent-decoded text; `None` where an escape is none. What is no UTF-8 cannot be a
-/// key of the copy, and is shown with replacement characters.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first == b'%' {
-            let (digits, tail) = rest.split_at_checked(2)?;
-            let digits = std::str::from_utf8(digits).ok()?;
-            if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                return None;
-            }
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = tail;
-        } else {
-            bytes.push(*first);
-        }
-    }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// The rows that ask and those that HAProxy has, by name.
 fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
     let by_name = by_name(heard);
@@ -297,9 +289,13 @@ fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
     let shown = names.into_iter().map(|name| {
         let heard = by_name.get(name);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let heard = heard.copied();
+        let seen = view.and_then(|view| view.rows.get(name));
+        let state = view.and_then(|view| state_of(name, heard, view));
         ShownRow {
             row: name.to_owned(),
-            state: view.and_then(|view| state_of(name, heard.copied(), view)),
+            state: state.map(RowState::as_str),
+            why: state.and_then(|state| why(name, state, heard, seen)),
             decided_by: heard.and_then(|row| row.deciding_key()).map(text),
             asked: heard.map(|row| Asked {
                 request: row.keys().map(text).collect(),
@@ -309,9 +305,7 @@ fn rows(heard: &[(String, Heard)], view: Option<&View>) -> Vec<ShownRow> {
                 interval_seconds: row.interval().map(|time| time.as_secs_f64()),
                 count: row.count,
             }),
-            haproxy: view
-                .and_then(|view| view.rows.get(name))
-                .map(ShownServer::from),
+            haproxy: seen.map(ShownServer::from),
         }
     });
     shown.collect()
@@ -324,9 +318,9 @@ fn by_name(heard: &[(String, Heard)]) -> HashMap<&str, &Heard> {
 
 /// What the last look says of a row. A look from before the row's present answer says
 /// nothing about that one.
-fn state_of(name: &str, heard: Option<&Heard>, view: &View) -> Option<&'static str> {
+fn state_of(name: &str, heard: Option<&Heard>, view: &View) -> Option<RowState> {
     let told_since = heard.is_some_and(|row| view.is_older_than(row.changed_at));
-    let state = match view.rows.get(name) {
+    Some(match view.rows.get(name) {
         Some(row) => match row.state {
             RowState::Following | RowState::Diverged if told_since => RowState::Pending,
             state => state,
@@ -337,29 +331,5 @@ fn state_of(name: &str, heard: Option<&Heard>, view: &View) -> Option<&'static s
         }
         None if view.foreign.iter().any(|foreign| foreign == name) => RowState::Foreign,
         None => return None,
-    };
-    Some(state.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_percent_decoded() {
-        let table = [
-            ("", Some("")),
-            ("web/s1", Some("web/s1")),
-            ("web%2Fs1", Some("web/s1")),
-            ("a%20b+c%c3%bc", Some("a b+cü")),
-            ("%ff", Some("\u{fffd}")),
-            ("%", None),
-            ("%2", None),
-            ("%zz", None),
-            ("%+1", None),
-        ];
-        for (text, want) in table {
-            assert_eq!(decoded(text).as_deref(), want, "{text}");
-        }
-    }
+    })
 }

@@ -150,4 +150,8 @@ pub struct State {
     /// Present while disk and worker may differ from what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Degraded>,
+    /// Present while the agent cannot save its own state: all that is told here holds, and
+    /// some of it might not survive the agent's death.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsaved: Option<Degraded>,
 }

@@ -1,6 +1,7 @@
 //! `hapticctl drain|maint|weight|ready|overrides`: what is written, who sees it, and
 //! what is said when it cannot be.
 
+mod answered;
 #[cfg(feature = "testkit")]
 mod consul;
 mod directory;

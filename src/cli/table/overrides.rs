@@ -268,9 +268,11 @@ pub(super) const RESPONDER: Flag<CtlFlag> = Flag::optional(
     "URL",
     "a responder's monitoring address",
     "The monitoring address of a responder, as http://127.0.0.1:9778.\n\
-     A key that none of its rows asks for is warned of, and\n\
+     A key that none of its rows asks for is warned of,\n\
      .Fl -wait\n\
-     waits for its rows.\n\
+     waits for its rows, and\n\
+     .Ic overrides\n\
+     compares what is answered with what is stored.\n\
      May be given several times.",
 )
 .repeated()

@@ -126,6 +126,7 @@ pub const RESPOND: Command<RespondFlag> = Command {
             "a key without which no reply is believed",
             "A key that has to be in every reply of the store.\n\
              A reply without it is not applied, so a store that was rebuilt empty ends no drain.\n\
+             Every responder of a Consul should have one: one that starts while Consul is empty cannot tell a wiped store from one without overrides.\n\
              Its value does not matter as long as it is not empty.",
         ),
         Flag::option(

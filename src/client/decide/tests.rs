@@ -106,6 +106,7 @@ fn applied(set: &FileSet, version: &str) -> State {
         last_apply: None,
         invariant_violation: None,
         degraded: None,
+        unsaved: None,
     }
 }
 

@@ -65,6 +65,7 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
         last_apply: None,
         invariant_violation: None,
         degraded: None,
+        unsaved: None,
     }
 }
 

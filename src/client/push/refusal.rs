@@ -125,6 +125,7 @@ mod tests {
                 stage,
                 message: message.to_owned(),
             }),
+            unsaved: None,
             runtime_inventory: None,
         }
     }

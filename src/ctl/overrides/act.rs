@@ -8,10 +8,11 @@ use serde_json::{Value as Json, json};
 use super::super::view::{Block, complain};
 use super::super::when::span;
 use super::Report;
+use super::compare;
 use super::coverage::Coverages;
 use super::held;
 use super::sight::{Sights, Wanted};
-use super::store::{Change, Store, StoreError, Stored, Version};
+use super::store::{Change, Store, StoreChoice, StoreError, Stored, Version};
 use super::watch;
 use crate::clock::{Clock as _, SystemClock};
 use crate::haproxy::Deadline;
@@ -23,6 +24,9 @@ use crate::responder::value::Value;
 /// An override that is only a step to another one ends by itself so much later than
 /// planned, in case this program does not live to take the next step.
 const STEP_GRACE: Duration = Duration::from_secs(60);
+
+/// Within this every responder that can has followed a change.
+const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// The field of a key that has what was there before.
 pub(super) const BEFORE: &str = "before";
@@ -51,9 +55,19 @@ impl Order {
     }
 }
 
+/// How overrides end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// By way of maintenance, for so long at least.
+    pub(super) ramp: Option<Duration>,
+    /// How long to wait until it has arrived.
+    pub(super) wait: Option<Duration>,
+}
+
 /// Writes a value under each key.
 pub(super) fn set(
     store: &mut Store,
+    choice: &StoreChoice,
     keys: &[String],
     order: &Order,
     marker: Option<&str>,
@@ -62,7 +76,7 @@ pub(super) fn set(
 ) -> Report {
     let mut report = Report::default();
     let seen = Coverages::of(&sights.responders);
-    watch::warn(&seen, keys, true);
+    watch::warn(&seen, choice, keys, true);
     let change = order.change();
     for key in keys {
         if is_marker(key, marker, &seen) {
@@ -88,15 +102,16 @@ pub(super) fn set(
 /// Deletes the override of each key.
 pub(super) fn end(
     store: &mut Store,
+    choice: &StoreChoice,
     keys: &[String],
-    ramp: Option<Duration>,
+    way: Way,
     marker: Option<&str>,
     sights: &Sights,
-    wait: Option<Duration>,
 ) -> Report {
+    let Way { ramp, wait } = way;
     let mut report = Report::default();
     let seen = Coverages::of(&sights.responders);
-    watch::warn(&seen, keys, false);
+    watch::warn(&seen, choice, keys, false);
     for key in keys.iter().filter(|key| is_marker(key, marker, &seen)) {
         report.keys.push((key.clone(), refused(key)));
     }
@@ -120,12 +135,7 @@ pub(super) fn end(
                 block.field("after", Json::Null);
                 block
             }
-            Ok(None) => {
-                let mut block = Block::new(true, "has no override");
-                block.field(BEFORE, Json::Null);
-                block.field("after", Json::Null);
-                block
-            }
+            Ok(None) => nothing_there(key, choice, sights),
             Err(error) => failed(&error),
         };
         report.keys.push((key.clone(), block));
@@ -138,6 +148,41 @@ pub(super) fn end(
         watch::until_shown(&mut report, sights, &wanted, time);
     }
     report
+}
+
+/// The key was not there: nothing to do, unless somebody answers by it all the same, out of
+/// another store.
+fn nothing_there(key: &str, choice: &StoreChoice, sights: &Sights) -> Block {
+    let mut block = Block::new(true, "was not there, so there is nothing to end");
+    block.line(format!("looked in {choice}"));
+    block.field(BEFORE, Json::Null);
+    block.field("after", Json::Null);
+    block.field("store", choice.to_string());
+    if sights.responders.is_empty() {
+        return block;
+    }
+    // Somebody may have deleted it just now.
+    let deadline = Deadline::after(FOLLOWED);
+    let mut backoff = Backoff::default();
+    loop {
+        let answered = compare::answered_by(key, &Coverages::of(&sights.responders));
+        if answered.is_empty() {
+            return block;
+        }
+        if !backoff.pause(deadline) {
+            block.good = false;
+            block.next = Some(match answered.iter().any(|one| one.holds) {
+                true => format!(
+                    "it keeps what its store has lost: hapticctl ready {key} --pin --responder URL --wait 15s, and then hapticctl ready {key}, ends it"
+                ),
+                false => "name the store that it follows: --kv-dir, --consul-addr or --kv-prefix; hapticctl overrides --responder URL compares the two".to_owned(),
+            });
+            let what: Vec<String> = answered.into_iter().map(|one| one.what).collect();
+            block.field("error", what.join("; "));
+            block.lines.extend(what);
+            return block;
+        }
+    }
 }
 
 /// Puts what is drained into maintenance and lets HAProxy notice. Keys that cannot go

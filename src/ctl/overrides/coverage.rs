@@ -1,103 +1,21 @@
 //! What a responder says of the rows that ask it, and what that says of a key. The
 //! judgements are pure.
 
+mod shape;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-
 use super::sight::{Shown, Wanted, fetch};
+use super::watch;
 use crate::http::client::Origin;
 use crate::responder::stamp::Stamp;
+
+pub(super) use shape::{CopiedKey, Coverage, PlaceView, RowView, StoreView};
 
 /// A row that was not heard for so many of its intervals asks no more.
 const GONE_INTERVALS: f64 = 10.0;
 /// And never counts as gone before this.
 const GONE_LEAST_SECONDS: f64 = 10.0;
-
-/// What a responder says at `/-/coverage`, as far as it matters here.
-#[derive(Debug, Deserialize)]
-pub(super) struct Coverage {
-    pub(super) store: StoreView,
-    #[serde(default)]
-    pub(super) rows: Vec<RowView>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct StoreView {
-    pub(super) synced: bool,
-    #[serde(default)]
-    pub(super) hold: Option<String>,
-    #[serde(default)]
-    pub(super) trouble: Option<String>,
-    /// Since the store last said what is answered.
-    #[serde(default)]
-    pub(super) age_seconds: Option<f64>,
-    /// The key that is no override.
-    #[serde(default)]
-    pub(super) marker: Option<String>,
-    /// What is in force although the store does not say so.
-    #[serde(default)]
-    pub(super) kept: Vec<Kept>,
-}
-
-/// An override that a hold keeps.
-#[derive(Debug, Deserialize)]
-pub(super) struct Kept {
-    key: String,
-    value: String,
-}
-
-impl StoreView {
-    /// The overrides that a hold keeps, in words.
-    pub(super) fn kept(&self) -> Vec<String> {
-        let kept = self.kept.iter();
-        kept.map(|kept| format!("{} {}", kept.key, kept.value))
-            .collect()
-    }
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct RowView {
-    pub(super) row: String,
-    #[serde(default)]
-    pub(super) state: Option<String>,
-    #[serde(default)]
-    pub(super) request: Vec<String>,
-    #[serde(default)]
-    pub(super) answer: Option<String>,
-    #[serde(default)]
-    pub(super) decided_by: Option<String>,
-    #[serde(default)]
-    pub(super) last_asked: Option<String>,
-    #[serde(default)]
-    pub(super) interval_seconds: Option<f64>,
-    #[serde(default)]
-    pub(super) haproxy: Option<ServerView>,
-}
-
-#[derive(Debug, Deserialize, Default)]
-pub(super) struct ServerView {
-    #[serde(default)]
-    agent: String,
-    #[serde(default)]
-    agent_status: String,
-    #[serde(default)]
-    agent_words: String,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    base_weight: u32,
-}
-
-impl ServerView {
-    /// What HAProxy says of a row that does something else than it was told.
-    fn why(&self) -> String {
-        match self.agent_words.as_str() {
-            "" => format!(", HAProxy shows {}", self.status),
-            words => format!(", HAProxy shows {} and says: {words}", self.status),
-        }
-    }
-}
 
 /// What a row has to do with a key.
 enum Part<'a> {
@@ -113,12 +31,21 @@ enum Part<'a> {
 }
 
 impl Coverage {
-    /// Asks a responder.
+    /// Asks a responder, which looks at its HAProxy first.
     pub(super) fn of(origin: &Origin) -> Result<Self, String> {
+        Self::read(origin, "/-/coverage?fresh")
+    }
+
+    /// The same, with what its copy says of each key.
+    pub(super) fn with_copy(origin: &Origin) -> Result<Self, String> {
+        Self::read(origin, "/-/coverage?fresh&copy")
+    }
+
+    fn read(origin: &Origin, target: &str) -> Result<Self, String> {
         let failed = |what: String| {
             format!("{origin}: {what}; --responder takes the address of its --monitoring-addr")
         };
-        let body = fetch(origin, "/-/coverage").map_err(failed)?;
+        let body = fetch(origin, target).map_err(failed)?;
         serde_json::from_slice(&body).map_err(|error| failed(format!("no coverage: {error}")))
     }
 
@@ -130,8 +57,90 @@ impl Coverage {
             .filter(move |row| row.is_live(newest) && row.silence().is_none())
     }
 
+    /// Its present; where it does not say that, when it was last asked.
     fn newest(&self) -> Option<u64> {
-        self.rows.iter().filter_map(RowView::asked_at).max()
+        let asked = self.rows.iter().filter_map(RowView::asked_at).max();
+        let at = self.at.as_deref().and_then(second_of);
+        at.map(Stamp::seconds).max(asked)
+    }
+
+    /// Why it answers nothing at all, if it does not.
+    pub(super) fn silence(&self) -> Option<String> {
+        let store = &self.store;
+        let trouble = store.trouble.as_deref().unwrap_or("no reply yet");
+        (!store.synced)
+            .then(|| format!("it has not read the store yet, and so answers no check: {trouble}"))
+    }
+
+    /// Why it cannot say what HAProxy shows, if it was to.
+    pub(super) fn blind(&self) -> Option<&str> {
+        let haproxy = self.haproxy.as_ref()?;
+        let late = haproxy.fresh == Some(false);
+        let late =
+            late.then_some("it was not looked at in time, and the last look is an older one");
+        haproxy.trouble.as_deref().or(late)
+    }
+
+    /// The same for people.
+    pub(super) fn blindness(&self) -> Option<String> {
+        self.blind().map(|trouble| {
+            format!("its HAProxy cannot be asked, so what that shows is not known: {trouble}")
+        })
+    }
+
+    /// Rows that ask by a name that HAProxy does not have, each with what it sends and what
+    /// it may have meant.
+    pub(super) fn strangers(&self) -> Vec<String> {
+        let state = |row: &RowView, states: &[&str]| {
+            row.state
+                .as_deref()
+                .is_some_and(|state| states.contains(&state))
+        };
+        let lost = self
+            .rows
+            .iter()
+            .filter(|row| row.name_is_of_a_row() && state(row, &["by_group", "not_asking"]));
+        let lost: Vec<&str> = lost.map(|row| row.row.as_str()).collect();
+        let strange = self.rows.iter().filter(|row| state(row, &["foreign"]));
+        let told = strange.map(|row| {
+            let why = row
+                .why
+                .as_deref()
+                .unwrap_or("HAProxy has no server of that name");
+            let near = watch::nearest(&row.row, lost.iter().copied());
+            format!("{}: {why}{}", row.row, watch::hint(near))
+        });
+        told.collect()
+    }
+
+    /// Rows without any override that HAProxy shows otherwise than they are answered.
+    pub(super) fn astray(&self) -> Vec<String> {
+        let free = self.live().filter(|row| row.decided_by.is_none());
+        let astray = free.filter_map(|row| {
+            let state = row.state.as_deref().filter(|state| *state == "diverged")?;
+            let answer = row.answer.as_deref()?;
+            let standing = row.standing(state);
+            Some(format!(
+                "{} is answered {answer} and is {standing}",
+                row.row
+            ))
+        });
+        match self.blind() {
+            None => astray.collect(),
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// Rows that asked for a key and do not any more.
+    pub(super) fn gone(&self, key: &str) -> Vec<String> {
+        let newest = self.newest();
+        let parts = self.rows.iter().map(|row| row.part(key, newest));
+        parts
+            .filter_map(|part| match part {
+                Part::Gone(name) => Some(name.to_owned()),
+                Part::Asks | Part::Mute(_) | Part::Unknown(_) | Part::None => None,
+            })
+            .collect()
     }
 
     /// Every key that somebody asks for.
@@ -247,10 +256,19 @@ pub(super) struct Other<'c, V> {
     pub(super) behind: bool,
 }
 
+/// The second of a moment that has a fraction.
+pub(super) fn second_of(moment: &str) -> Option<Stamp> {
+    Stamp::parse(&format!("{}Z", moment.get(..19)?))
+}
+
 impl RowView {
     fn asked_at(&self) -> Option<u64> {
-        let text = self.last_asked.as_deref()?.get(..19)?;
-        Stamp::parse(&format!("{text}Z")).map(Stamp::seconds)
+        second_of(self.last_asked.as_deref()?).map(Stamp::seconds)
+    }
+
+    /// Backend and server, and no group.
+    fn name_is_of_a_row(&self) -> bool {
+        self.row.contains('/')
     }
 
     fn is_live(&self, newest: Option<u64>) -> bool {
@@ -305,8 +323,16 @@ impl RowView {
                 Part::Mute(format!("{key} asks, but not with this key of its own"))
             }
             (None, _) if asked && self.is_live(newest) => Part::Asks,
-            (None, None) if asked => Part::Gone(&self.row),
+            (None, _) if asked => Part::Gone(&self.row),
             (None, _) => Part::None,
+        }
+    }
+
+    /// A state with its reason.
+    pub(super) fn standing(&self, state: &str) -> String {
+        match &self.why {
+            Some(why) => format!("{state}: {why}"),
+            None => state.to_owned(),
         }
     }
 
@@ -330,14 +356,14 @@ impl RowView {
         let answer = self.answer.as_deref().unwrap_or("nothing");
         match self.state.as_deref() {
             _ if !told => {
-                let text = format!("{row} is still answered {answer}");
+                let by = self.decided_by.as_deref().filter(|by| *by != key);
+                let by = by.map_or(String::new(), |by| format!(" by {by}"));
+                let text = format!("{row} is still answered {answer}{by}");
                 shown.waiting.push(text);
             }
             None | Some("following" | "by_group") => {}
             Some(state) => {
-                let why = self.haproxy.as_ref().filter(|_| state == "diverged");
-                let why = why.map_or(String::new(), ServerView::why);
-                let text = format!("{row} is answered {answer} and is {state}{why}");
+                let text = format!("{row} is answered {answer} and is {}", self.standing(state));
                 shown.waiting.push(text);
             }
         }
@@ -351,30 +377,38 @@ pub(super) struct Coverages {
 }
 
 impl Coverages {
-    /// Asks each of them.
+    /// Asks each of them, also for its copy.
     pub(super) fn of(responders: &[Origin]) -> Self {
         let all = responders.iter();
         Self {
             all: all
-                .map(|origin| (origin.clone(), Coverage::of(origin)))
+                .map(|origin| (origin.clone(), Coverage::with_copy(origin)))
                 .collect(),
         }
     }
 
-    /// Those that answered.
-    pub(super) fn good(&self) -> impl Iterator<Item = &Coverage> {
-        self.all.iter().filter_map(|(_, said)| said.as_ref().ok())
+    /// Those that answered, by name.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&Origin, &Coverage)> {
+        let all = self.all.iter();
+        all.filter_map(|(origin, said)| Some((origin, said.as_ref().ok()?)))
     }
 
-    /// Whether one of them answered.
+    /// Those that know of rows. One that has not read the store yet is silent towards them,
+    /// and takes down none.
+    pub(super) fn good(&self) -> impl Iterator<Item = &Coverage> {
+        let answered = self.named().map(|(_, coverage)| coverage);
+        answered.filter(|coverage| coverage.store.synced)
+    }
+
+    /// Whether there is one of these.
     pub(super) fn any(&self) -> bool {
         self.good().next().is_some()
     }
 
     /// Keys that are no overrides.
     pub(super) fn markers(&self) -> impl Iterator<Item = &str> {
-        self.good()
-            .filter_map(|coverage| coverage.store.marker.as_deref())
+        self.named()
+            .filter_map(|(_, coverage)| coverage.store.marker.as_deref())
     }
 
     /// Every key that somebody asks for.

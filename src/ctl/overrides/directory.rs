@@ -46,7 +46,9 @@ impl Directory {
                     version: Version::Content(bytes),
                 }))
             }
-            Ok(Found::Other) => Err(unreadable("is no regular file; remove it".to_owned())),
+            Ok(Found::Other(what)) => Err(unreadable(format!(
+                "is {what}: a key is a regular file, so remove it"
+            ))),
             Err(error) => Err(unreadable(format!("cannot be read: {error}"))),
         }
     }

@@ -1,167 +1,163 @@
-//! `hapticctl overrides`: what is stored, since when, until when, by whom, and whether
-//! anybody asks for it.
+//! `hapticctl overrides`: what is stored, since when, until when, by whom, whether anybody
+//! asks for it, and whether what is answered is what is stored.
+//!
+//! Store and responders are not read at one moment, so a difference counts only if it is
+//! there for longer than a change takes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::super::view::Block;
 use super::super::when::span;
 use super::super::words::{counted, some};
-use super::act;
-use super::coverage::{Coverage, Coverages, StoreView};
-use super::store::{Listed, Store, StoreError, Stored};
+use super::compare::{self, Keys, Side};
+use super::coverage::{Coverage, Coverages};
+use super::places::{self, ago};
+use super::store::{Listed, Store, StoreChoice, StoreError, Stored};
 use super::watch::{MAX_KEPT, MAX_NAMED};
-use super::{Overrides, Report};
+use super::{Overrides, Report, act};
 use crate::clock::{Clock as _, SystemClock, UnixNanos};
-use crate::http::client::Origin;
+use crate::haproxy::Deadline;
+use crate::haproxy::wait::Backoff;
 use crate::responder::key::{self, is_addressable};
-use crate::responder::stamp::Stamp;
 
 /// How long an end has to be over before the key is deleted: clocks differ.
 const SWEEP_AFTER_SECONDS: i64 = 60;
 
+/// How long a difference between the store and what is answered may be one of a change that
+/// is just being followed: a file is looked at five times a second, and one that is written
+/// in place counts a second later.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// Lists, and sweeps first if that is asked for.
 pub(super) fn run(store: &mut Store, task: &Overrides, sweep: bool) -> Report {
+    let mut swept = Report::default();
+    if sweep {
+        match store.list() {
+            Ok(listed) => sweep_over(store, &listed, task, &mut swept),
+            Err(error) => return away(&error, task),
+        }
+    }
+    let deadline = Deadline::after(SETTLED);
+    let mut backoff = Backoff::default();
+    loop {
+        let listed = match store.list() {
+            Ok(listed) => listed,
+            Err(error) => return away(&error, task),
+        };
+        let seen = Coverages::of(&task.sights.responders);
+        let (mut report, differs) = look(&listed, &seen, task);
+        let pause = deadline.within(LOOK_EVERY);
+        if !differs || deadline.passed() {
+            report.head.splice(0..0, swept.head);
+            report.trouble |= swept.trouble;
+            return report;
+        }
+        while backoff.pause(pause) {}
+    }
+}
+
+/// What is answered while the store cannot be read: the responders' copies.
+pub(super) fn away(error: &StoreError, task: &Overrides) -> Report {
+    let mut report = Report::failed(error.to_string());
+    let seen = Coverages::of(&task.sights.responders);
+    if !seen.any() {
+        return report;
+    }
+    let now = SystemClock.wall();
+    places::tell(&seen, &task.store, &mut report, now);
+    let sides = Side::all(&seen);
+    let blocks = compare::beside(|key| seen.markers().any(|m| m == key), &sides, now);
+    report.keys.extend(blocks);
+    report
+}
+
+/// Deletes what has been over for long enough.
+fn sweep_over(store: &mut Store, listed: &Listed, task: &Overrides, swept: &mut Report) {
+    let now = SystemClock.wall();
+    for (key, stored) in &listed.keys {
+        let left = stored.entry.until().map(|until| until.left(now));
+        if left.is_none_or(|left| left > -SWEEP_AFTER_SECONDS) || task.marker.as_ref() == Some(key)
+        {
+            continue;
+        }
+        match store.delete(key, &stored.version) {
+            Ok(()) => swept
+                .head
+                .push(format!("{key}: its time was over, deleted")),
+            Err(StoreError::Changed) => {}
+            Err(error) => {
+                swept.trouble = true;
+                swept.head.push(format!("{key}: not deleted: {error}"));
+            }
+        }
+    }
+}
+
+/// One look at the store and the responders; true where these differ, which may be over at
+/// the next look.
+fn look(listed: &Listed, seen: &Coverages, task: &Overrides) -> (Report, bool) {
     let choice = &task.store;
     let now = SystemClock.wall();
-    let listed = match store.list() {
-        Ok(listed) => listed,
-        Err(error) => return Report::failed(error.to_string()),
-    };
     let mut report = Report::default();
     report
         .fields
         .insert("store".into(), choice.to_string().into());
-    let seen = Coverages::of(&task.sights.responders);
-    tell_responders(&seen, &mut report, now);
+    let mut differs = places::tell(seen, choice, &mut report, now);
     tell_ignored(&listed.ignored, &mut report);
     let mut markers: BTreeSet<&str> = seen.markers().collect();
     markers.extend(task.marker.as_deref());
     for marker in &markers {
-        tell_marker(marker, &listed, &mut report);
+        tell_marker(marker, listed, &mut report);
     }
-    for (key, stored) in listed.keys {
-        if markers.contains(key.as_str()) {
-            continue;
+    let keys = listed.keys.iter();
+    let keys: Keys<'_> = keys
+        .filter(|(key, _)| !markers.contains(key.as_str()))
+        .map(|(key, stored)| (key.as_str(), stored))
+        .collect();
+    let sides = Side::all(seen);
+    for (key, stored) in &keys {
+        let mut block = row(key, stored, seen, now);
+        let invalid = stored.entry.stored().is_err();
+        if invalid && markers.is_empty() && matches!(choice, StoreChoice::Consul { .. }) {
+            block.next = Some(format!(
+                "if it is the marker that the responders were given, say so: --kv-marker {key}"
+            ));
         }
-        let left = stored.entry.until().map(|until| until.left(now));
-        if sweep && left.is_some_and(|left| left <= -SWEEP_AFTER_SECONDS) {
-            match store.delete(&key, &stored.version) {
-                Ok(()) => {
-                    report
-                        .head
-                        .push(format!("{key}: its time was over, deleted"));
-                    continue;
-                }
-                Err(StoreError::Changed) => continue,
-                Err(error) => {
-                    report.trouble = true;
-                    report.head.push(format!("{key}: not deleted: {error}"));
-                }
-            }
-        }
-        let block = row(&key, &stored, &seen, now);
-        report.keys.push((key, block));
+        differs |= compare::tell(key, stored, &keys, &sides, now, &mut block);
+        report.keys.push(((*key).to_owned(), block));
     }
-    for (key, why) in listed.unreadable {
+    for (key, why) in &listed.unreadable {
         let mut block = Block::new(false, "cannot be read");
-        block.line(&why);
-        block.line("a responder that cannot read it either keeps what it knew of it, and counts a new one for nothing");
-        block.field("error", why);
+        block.line(why);
+        let on = compare::goes_on(key, &sides);
+        match on.is_empty() {
+            true => block.line("a responder that cannot read it either keeps what it knew of it, and counts a new one for nothing"),
+            false => block.lines.extend(on),
+        }
+        block.field("error", why.as_str());
+        report.keys.push((key.clone(), block));
+    }
+    let unreadable = |key: &str| listed.unreadable.iter().any(|(other, _)| other == key);
+    let known = |key: &str| keys.contains_key(key) || markers.contains(key) || unreadable(key);
+    let beside = compare::beside(known, &sides, now);
+    differs |= !beside.is_empty();
+    for (key, mut block) in beside {
+        block.line("it is not in the store");
         report.keys.push((key, block));
     }
     report.keys.sort_by(|(a, _), (b, _)| a.cmp(b));
     if report.keys.is_empty() {
         report.head.push(format!("no overrides in {choice}"));
     }
-    report
-}
-
-/// How each responder does: how old its copy is, what it is asked and answers, what is wrong
-/// with it, and what it answers although the store does not say so.
-fn tell_responders(seen: &Coverages, report: &mut Report, now: UnixNanos) {
-    let mut places = Map::new();
-    for (origin, said) in &seen.all {
-        let (trouble, place) = match said {
-            Ok(coverage) => {
-                report.head.push(doing(origin, coverage, now));
-                let trouble = trouble_of(&coverage.store);
-                let kept = coverage.store.kept();
-                let place = json!({
-                    "trouble": trouble,
-                    "age_seconds": coverage.store.age_seconds,
-                    "rows": coverage.live().count(),
-                    "answers": coverage.answers(),
-                    "last_asked": coverage.last_asked(None).map(|at| at.to_string()),
-                    "not_asking": coverage.silent(),
-                    "kept": kept,
-                });
-                if !kept.is_empty() {
-                    let kept = some(&kept, MAX_KEPT);
-                    report.head.push(format!("  it still answers: {kept}"));
-                }
-                (trouble, place)
-            }
-            Err(what) => (Some(what.clone()), json!({"trouble": what, "kept": []})),
-        };
-        if let Some(trouble) = &trouble {
-            report.trouble = true;
-            report.head.push(format!("responder {origin}: {trouble}"));
-        }
-        places.insert(origin.to_string(), place);
+    if differs {
+        places::tell_spellings(seen, choice, &mut report);
     }
-    if !places.is_empty() {
-        report.fields.insert("responders".into(), places.into());
-    }
-}
-
-/// What a responder does at the moment, in a line.
-fn doing(origin: &Origin, coverage: &Coverage, now: UnixNanos) -> String {
-    let mut text = format!("responder {origin}: ");
-    text += &match coverage.store.age_seconds.map(Duration::try_from_secs_f64) {
-        Some(Ok(age)) if age < Duration::from_secs(1) => "its copy is current".to_owned(),
-        Some(Ok(age)) => format!("its copy is from {} ago", span(age)),
-        Some(Err(_)) | None => "it has no copy".to_owned(),
-    };
-    let rows = counted(coverage.live().count(), "row");
-    let ask = coverage.live().count() == 1;
-    text += &format!(", {rows} {}", if ask { "asks" } else { "ask" });
-    if let Some(last) = coverage.last_asked(None) {
-        text += &format!(", last {}", ago(last, now));
-    }
-    let answers = coverage.answers();
-    let answers: Vec<String> = answers
-        .iter()
-        .map(|(word, n)| format!("{n} {word}"))
-        .collect();
-    if !answers.is_empty() {
-        text += &format!(": {}", answers.join(", "));
-    }
-    match coverage.silent() {
-        0 => text,
-        silent => format!("{text}; {} with an agent check not", counted(silent, "row")),
-    }
-}
-
-fn ago(at: Stamp, now: UnixNanos) -> String {
-    match at.left(now).unsigned_abs() {
-        0 => "just now".to_owned(),
-        age => format!("{} ago", span(Duration::from_secs(age))),
-    }
-}
-
-fn trouble_of(store: &StoreView) -> Option<String> {
-    let what = match (store.synced, &store.hold) {
-        (false, _) => "it has not read the store yet".to_owned(),
-        (true, Some(hold)) => format!("it holds its copy back ({hold})"),
-        (true, None) => return None,
-    };
-    Some(match &store.trouble {
-        Some(trouble) => format!("{what}: {trouble}"),
-        None => what,
-    })
+    (report, differs)
 }
 
 /// Names of a directory that are no key's: meant as overrides, perhaps, and in force nowhere.
@@ -244,7 +240,14 @@ fn row(key: &str, stored: &Stored, seen: &Coverages, now: UnixNanos) -> Block {
             block.line(format!("asked for by {}{last}", counted(rows, "row")));
         } else if mute.is_empty() {
             block.good = false;
-            block.line("no row asks for it: misspelt, or its rows are gone");
+            let gone: Vec<String> = seen.good().flat_map(|c| c.gone(key)).collect();
+            block.line(match gone.is_empty() {
+                true => "no row asks for it: misspelt, or its rows are gone".to_owned(),
+                false => format!(
+                    "no row asks for it any more; earlier it was {}",
+                    some(&gone, MAX_NAMED)
+                ),
+            });
         }
         if !mute.is_empty() {
             block.good = false;

@@ -1,10 +1,12 @@
 //! Whether an override has arrived, as HAProxy itself shows it at its stats socket. What was
 //! seen is judged by a pure function; what responders say is `coverage`'s.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
+use crate::haproxy::server_stats;
 use crate::haproxy::servers_state::{self, ServerRow};
 use crate::haproxy::{Deadline, WorkerSocket};
 use crate::http::client::{Cancel, Connection, Origin, Request, Until};
@@ -12,8 +14,8 @@ use crate::responder::value::Value;
 
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(5);
-/// The longest coverage: 16 384 rows.
-const MAX_COVERAGE_BYTES: u64 = 32 * 1024 * 1024;
+/// The longest coverage: 16 384 rows, and the keys of the copy.
+const MAX_COVERAGE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bits of a server's admin state that an agent's words set.
 const MAINT: u32 = 1;
 const DRAIN: u32 = 8;
@@ -68,18 +70,46 @@ pub(super) struct Shown {
     pub(super) notes: Vec<String>,
 }
 
+/// A row of a worker.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    server: ServerRow,
+    /// As the statistics page has it.
+    status: String,
+}
+
 /// All rows of a worker.
-pub(super) fn rows(socket: &Path) -> Result<Vec<ServerRow>, String> {
+pub(super) fn rows(socket: &Path) -> Result<Vec<Row>, String> {
     let worker = WorkerSocket::new(socket.to_path_buf());
-    servers_state::read_all(&worker, Deadline::after(LOOK))
-        .map_err(|error| format!("{}: {error}", socket.display()))
+    let deadline = Deadline::after(LOOK);
+    let named = |what: String| format!("{}: {what}", socket.display());
+    let servers = servers_state::read_all(&worker, deadline);
+    let servers = servers.map_err(|error| named(error.to_string()))?;
+    let stats = server_stats::read(&worker, deadline);
+    let stats = stats.map_err(|error| named(error.to_string()))?;
+    let status: BTreeMap<(&str, &str), &str> = stats
+        .iter()
+        .map(|stat| ((&*stat.backend, &*stat.name), &*stat.status))
+        .collect();
+    let rows = servers.into_iter().map(|server| {
+        let found = status.get(&(&*server.backend, &*server.name)).copied();
+        Row {
+            status: found.unwrap_or_default().to_owned(),
+            server,
+        }
+    });
+    Ok(rows.collect())
 }
 
 /// How far a key has come on a worker; `None` where it names no row of it.
-pub(super) fn judge_rows(rows: &[ServerRow], key: &str, wanted: Wanted) -> Option<Shown> {
-    let row = rows
-        .iter()
-        .find(|row| key.split_once('/') == Some((row.backend.as_str(), row.name.as_str())))?;
+pub(super) fn judge_rows(rows: &[Row], key: &str, wanted: Wanted) -> Option<Shown> {
+    let Row {
+        server: row,
+        status,
+    } = rows.iter().find(|row| {
+        let (backend, name) = (&*row.server.backend, &*row.server.name);
+        key.split_once('/') == Some((backend, name))
+    })?;
     let share = |percent: u16| (row.base_weight * u32::from(percent) / 100).min(MAX_WEIGHT);
     let (admin, weight) = match wanted {
         Wanted::Value(Value::Drain) => (DRAIN, None),
@@ -103,9 +133,19 @@ pub(super) fn judge_rows(rows: &[ServerRow], key: &str, wanted: Wanted) -> Optio
     } else if weight.is_some_and(|weight| weight != row.weight) {
         let (weight, base) = (row.weight, row.base_weight);
         Some(format!("has weight {weight} of {base}"))
+    } else if admin == 0 && status.starts_with("DOWN (agent)") {
+        Some(format!(
+            "is held DOWN as an agent's word (set server {key} agent up, at this socket, ends that)"
+        ))
     } else {
         None
     };
+    // Its health is its own affair, and whoever looks for traffic wants to know.
+    if other.is_none() && admin == 0 && status.starts_with("DOWN") {
+        shown.notes.push(format!(
+            "{key} is as wanted, and {status} by its health check"
+        ));
+    }
     let silence = match (row.is_asked(), row.agent & AGENT_CONFIGURED) {
         (true, _) => None,
         (false, 0) => Some("it has no agent check".to_owned()),
@@ -147,9 +187,8 @@ pub(super) fn fetch(origin: &Origin, target: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_worker_shows_admin_state_and_weight() {
-        let server = |admin, weight| ServerRow {
+    fn row(admin: u32, weight: u32, agent: u32, status: &str) -> Row {
+        let server = ServerRow {
             backend: "w".to_owned(),
             name: "s1".to_owned(),
             admin,
@@ -157,9 +196,38 @@ mod tests {
             base_weight: 30,
             address: "-".to_owned(),
             port: "0".to_owned(),
-            agent: 23,
+            agent,
             agent_at: ("-".to_owned(), "0".to_owned()),
         };
+        Row {
+            server,
+            status: status.to_owned(),
+        }
+    }
+
+    /// `agent down` at the socket is stronger than what the responder says.
+    #[test]
+    fn a_row_that_is_held_down_is_not_in_service() {
+        let gone = Wanted::Gone { weighed: false };
+        let value = Wanted::Value;
+        for wanted in [gone, value(Value::Ready), value(Value::Weight(100))] {
+            let shown = judge_rows(&[row(0, 30, 23, "DOWN (agent)")], "w/s1", wanted).unwrap();
+            assert_eq!(shown.waiting.len(), 1, "{wanted:?}");
+            assert!(shown.waiting[0].contains("set server w/s1 agent up"));
+            // Health is another matter: said, and no reason to wait.
+            let shown = judge_rows(&[row(0, 30, 23, "DOWN 1/2")], "w/s1", wanted).unwrap();
+            assert!(shown.waiting.is_empty(), "{wanted:?}");
+            assert!(shown.notes[0].contains("health check"), "{wanted:?}");
+        }
+        // Out is out.
+        let down = row(8, 30, 23, "DOWN (agent)");
+        let shown = judge_rows(&[down], "w/s1", value(Value::Drain)).unwrap();
+        assert!(shown.waiting.is_empty() && shown.notes.is_empty());
+    }
+
+    #[test]
+    fn a_worker_shows_admin_state_and_weight() {
+        let server = |admin, weight| row(admin, weight, 23, "UP");
         let value = Wanted::Value;
         let table = [
             (server(8, 30), value(Value::Drain), true),
@@ -189,17 +257,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_not_asked_about_says_so() {
-        let server = |agent, admin| ServerRow {
-            backend: "w".to_owned(),
-            name: "s1".to_owned(),
-            admin,
-            weight: 30,
-            base_weight: 30,
-            address: "-".to_owned(),
-            port: "0".to_owned(),
-            agent,
-            agent_at: ("-".to_owned(), "0".to_owned()),
-        };
+        let server = |agent, admin| row(admin, 30, agent, "UP");
         let drain = Wanted::Value(Value::Drain);
         for (agent, why) in [(18, "switched off"), (0, "no agent check")] {
             let shown = judge_rows(&[server(agent, 0)], "w/s1", drain).unwrap();

@@ -8,8 +8,10 @@ use serde_json::json;
 use super::super::view::{Block, complain};
 use super::super::words::{counted, some};
 use super::Report;
+use super::compare;
 use super::coverage::{Coverage, Coverages, StoreView};
 use super::sight::{self, Shown, Sights, Wanted};
+use super::store::StoreChoice;
 use crate::haproxy::Deadline;
 use crate::haproxy::wait::Backoff;
 use crate::http::client::Origin;
@@ -24,10 +26,18 @@ pub(super) const MAX_KEPT: usize = 16;
 /// Says on standard error what is to be known before a write: keys that no row asks for,
 /// rows that do not ask, and what a store has lost. The write goes on:
 /// a row may be enrolled later. With `unasked` it is told of keys that no row asks for, too.
-pub(super) fn warn(seen: &Coverages, keys: &[String], unasked: bool) {
+pub(super) fn warn(seen: &Coverages, choice: &StoreChoice, keys: &[String], unasked: bool) {
+    for other in compare::others(choice, seen) {
+        complain(&other);
+    }
     for (origin, said) in &seen.all {
         match said {
-            Ok(coverage) => warn_of_hold(origin, &coverage.store),
+            Ok(coverage) => {
+                warn_of_hold(origin, &coverage.store);
+                for what in coverage.silence().into_iter().chain(coverage.blindness()) {
+                    complain(&format!("responder {origin}: {what}"));
+                }
+            }
             Err(what) => complain(what),
         }
     }
@@ -227,7 +237,15 @@ fn look(report: &Report, sights: &Sights, wanted: &dyn Fn(&str) -> Wanted) -> Ve
         let coverage = Coverage::of(origin);
         for (_, key, look) in &mut looks {
             match &coverage {
-                Ok(coverage) => look.add(coverage.judge(key, wanted(key))),
+                Ok(coverage) => {
+                    let silence = coverage.silence();
+                    if silence.is_none() {
+                        look.add(coverage.judge(key, wanted(key)));
+                    }
+                    for what in silence.into_iter().chain(coverage.blindness()) {
+                        look.blind.push(format!("responder {origin}: {what}"));
+                    }
+                }
                 Err(what) => look.blind.push(what.clone()),
             }
         }

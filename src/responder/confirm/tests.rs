@@ -253,3 +253,54 @@ fn rows_are_joined_by_backend_and_server() {
     assert_eq!(view.count(RowState::NotAsking), 1);
     assert_eq!(view.count(RowState::Diverged), 0);
 }
+
+/// A row that asks by a wrong name is logged with what it sends, once; one that has just been
+/// deleted is not.
+#[test]
+fn a_wrong_name_is_told_once() {
+    let now = Instant::now();
+    let view = |heard: &[(String, Heard)], at: Instant| {
+        let context = Context {
+            now: at,
+            ..context(now)
+        };
+        join(&[], &[], heard, &context, WALL)
+    };
+    let rows = [heard("web/sl", Value::Drain, 3600.0, 0.1, now)];
+    let before = now.checked_sub(Duration::from_secs(1)).unwrap();
+    let mut last = Last::default();
+    // One look may be too early.
+    let first = view(&rows, before);
+    assert_eq!(last.strange(&first, &rows), [""; 0]);
+    last.view = Some(Arc::new(first));
+    let second = view(&rows, now);
+    assert_eq!(last.strange(&second, &rows), ["web/sl canary"]);
+    last.view = Some(Arc::new(second));
+    let later = now + Duration::from_secs(1);
+    assert_eq!(last.strange(&view(&rows, later), &rows), [""; 0]);
+    // Not heard since the look before.
+    let mut last = Last {
+        view: Some(Arc::new(view(&rows, now))),
+        ..Last::default()
+    };
+    assert_eq!(last.strange(&view(&rows, later), &rows), [""; 0]);
+}
+
+/// A row that is asked about by another name is not one whose question does not arrive.
+#[test]
+fn a_row_of_a_wrong_name_is_answered_all_the_same() {
+    let now = Instant::now();
+    let servers = [
+        server("s1", 0, 1, 1, ENROLLED),
+        server("s2", 0, 1, 1, ENROLLED),
+    ];
+    let stats = [stat("s1", "UP", "CHECKED"), stat("s2", "UP", "L4CON")];
+    let state = |heard: &[(String, Heard)]| {
+        let view = join(&servers, &stats, heard, &context(now), WALL);
+        ["web/s1", "web/s2"].map(|name| view.rows[name].state)
+    };
+    use RowState::{ByGroup, NotAsking};
+    let misspelt = [heard("web/sl", Value::Drain, 3600.0, 0.1, now)];
+    assert_eq!(state(&misspelt), [ByGroup, NotAsking]);
+    assert_eq!(state(&[]), [NotAsking, NotAsking]);
+}

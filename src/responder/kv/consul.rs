@@ -288,6 +288,10 @@ impl Watch {
     }
 
     fn apply(&mut self, copy: Copy, next: Option<u64>, sent: Option<u64>) {
+        if copy.is_empty() && self.keeper.current().is_none() && self.config.marker.is_none() {
+            let below = self.config.prefix.with_slash();
+            log::warn!(below; "the store has no key at all, so every row is answered ready: right where nothing is overridden, and not where Consul was wiped or rebuilt; with --kv-marker the second is told from the first");
+        }
         let index = copy.index();
         let news = self.keeper.offer(copy);
         self.copy_index = index;

@@ -93,6 +93,7 @@ pub(super) struct Watch {
     keeper: Keeper,
     files: BTreeMap<String, Known>,
     device: Option<u64>,
+    inode: Option<u64>,
     version: u64,
     /// What could not be read at the last look.
     unreadable: Names,
@@ -135,6 +136,7 @@ impl Watch {
             keeper,
             files: BTreeMap::new(),
             device: None,
+            inode: None,
             version: 0,
             unreadable: Names::default(),
             ignored: Names::default(),
@@ -195,6 +197,7 @@ impl Watch {
         let listing = store
             .list(self.config.max_keys)
             .map_err(|error| error.to_string())?;
+        self.check_another(&store, &listing)?;
         let foreign = listing.foreign.iter();
         let mut look = Look {
             ignored: Names::of(foreign.map(|name| String::from_utf8_lossy(name).into_owned())),
@@ -215,8 +218,34 @@ impl Watch {
         }
         if look.awaited.is_none() {
             self.device = Some(store.device());
+            self.inode = Some(store.inode());
         }
         Ok(look)
+    }
+
+    /// Another directory of this device may be another store that is mounted here by mistake,
+    /// or the same one that somebody has put back. As with Consul, what has every override
+    /// is believed, and what lacks some is not.
+    fn check_another(&self, store: &Store, listing: &store::Listing) -> Result<(), String> {
+        if self.inode.is_none_or(|inode| inode == store.inode()) {
+            return Ok(());
+        }
+        let wall = self.clock.wall();
+        let lost = self.files.iter().filter(|(key, known)| {
+            let followed = known.followed.as_ref();
+            followed.is_some_and(|entry| entry.value_at(wall).is_some())
+                && !listing.keys.contains(*key)
+                && matches!(store.read(key), Ok(Found::Nothing))
+        });
+        let lost = Names::of(lost.map(|(key, _)| key.clone()));
+        match lost.count {
+            0 => Ok(()),
+            _ => Err(format!(
+                "{} is another directory than before and lacks overrides, which are answered all the same: {lost}; \
+                 mount or move the old one back; if this one is meant, write them again, or restart the responder",
+                self.config.path.display()
+            )),
+        }
     }
 
     /// One file: what is known of it from now on.
@@ -261,13 +290,10 @@ impl Watch {
                 }
                 Some(known)
             }
-            (Ok(Found::Other), Some(known)) => {
-                look.unreadable.push(store::shown_name(key));
-                Some(known)
-            }
-            (Ok(Found::Other), None) => {
-                look.ignored.push(store::shown_name(key));
-                None
+            // At the start, too, no reason to wait: nobody is writing it.
+            (Ok(Found::Other(what)), known) => {
+                look.unreadable.push_as(store::shown_name(key), what);
+                known
             }
             (Err(error), known) => {
                 look.unreadable.push(store::shown_name(key));
@@ -331,7 +357,7 @@ impl Watch {
             self.unreadable = look.unreadable.clone();
             let (count, files) = (look.unreadable.count, look.unreadable.to_string());
             if count > 0 {
-                log::warn!(count, files; "files of the store cannot be read: what was known of them stays, and new ones count for nothing");
+                log::warn!(count, files; "files of the store cannot be read or are none: what was known of them stays, and new ones count for nothing");
             } else {
                 log::info!(count; "all files of the store can be read again");
             }
@@ -355,93 +381,4 @@ fn follow(mut known: Known, look: &mut Look) -> Known {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock;
-    use crate::responder::copy::CopyCell;
-    use crate::responder::kv::KvStatus;
-    use crate::responder::value::Value;
-
-    fn watch() -> Watch {
-        let clock = clock::system();
-        let status = Arc::new(KvStatus::new(clock.clone()));
-        let cell = Arc::new(CopyCell::new());
-        let keeper = Keeper::new(cell, status, clock.clone(), "test".to_owned());
-        let config = DirConfig::new(PathBuf::from("/nonexistent"));
-        Watch::new(
-            config,
-            Weights::Set,
-            clock,
-            Arc::new(Stop::default()),
-            keeper,
-        )
-    }
-
-    fn denied() -> io::Result<Found> {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-
-    fn file(bytes: &[u8]) -> io::Result<Found> {
-        Ok(Found::File {
-            bytes: bytes.to_vec(),
-            modified: UnixNanos(0),
-        })
-    }
-
-    fn followed(known: &Option<Known>) -> Option<Value> {
-        known.as_ref()?.followed.as_ref()?.stored().ok()
-    }
-
-    #[test]
-    fn before_the_first_copy_every_file_has_to_be_readable() {
-        let watch = watch();
-        let mut look = Look::default();
-        assert!(watch.see("a", None, denied(), &mut look).is_none());
-        let awaited = look.awaited.unwrap();
-        assert!(awaited.contains("/nonexistent/a"), "{awaited}");
-        // What is no file is none at the start, and no reason to wait.
-        let mut look = Look::default();
-        assert!(watch.see("a", None, Ok(Found::Other), &mut look).is_none());
-        assert_eq!(
-            (look.ignored.named, look.awaited),
-            (vec!["a".to_owned()], None)
-        );
-    }
-
-    #[test]
-    fn later_what_cannot_be_read_keeps_its_value() {
-        let mut watch = watch();
-        let mut look = Look::default();
-        let known = watch.see("a", None, file(b"drain"), &mut look);
-        assert_eq!(followed(&known), Some(Value::Drain));
-        watch.device = Some(1);
-        for unreadable in [denied(), Ok(Found::Other), denied()] {
-            let mut look = Look::default();
-            let again = watch.see("a", copied(&known), unreadable, &mut look);
-            assert_eq!(followed(&again), Some(Value::Drain));
-            assert_eq!((look.unreadable.count, look.changed), (1, false));
-            assert!(look.awaited.is_none());
-        }
-        // One that was never read decides nothing.
-        let mut look = Look::default();
-        assert!(watch.see("b", None, denied(), &mut look).is_none());
-        assert_eq!((look.unreadable.count, look.awaited), (1, None));
-        // And one that is gone is gone.
-        let mut look = Look::default();
-        assert!(
-            watch
-                .see("a", known, Ok(Found::Nothing), &mut look)
-                .is_none()
-        );
-        assert!(look.changed);
-    }
-
-    fn copied(known: &Option<Known>) -> Option<Known> {
-        known.as_ref().map(|known| Known {
-            bytes: known.bytes.clone(),
-            says: known.says.clone(),
-            followed: known.followed.clone(),
-            invalid_since: known.invalid_since,
-        })
-    }
-}
+mod tests;

@@ -95,11 +95,13 @@ pub struct Names {
     pub count: usize,
     /// The first of them, 16 at most.
     pub named: Vec<String>,
+    /// The same, each with what there is to say of it.
+    pub told: Vec<String>,
 }
 
 impl Names {
     /// All of these, of which the first ones are kept.
-    pub(super) fn of(names: impl IntoIterator<Item = String>) -> Self {
+    pub(in crate::responder) fn of(names: impl IntoIterator<Item = String>) -> Self {
         let mut all = Self::default();
         for name in names {
             all.push(name);
@@ -109,16 +111,28 @@ impl Names {
 
     /// One more.
     pub(super) fn push(&mut self, name: String) {
+        let told = name.clone();
+        self.push_told(name, told);
+    }
+
+    /// One more that is something special.
+    pub(super) fn push_as(&mut self, name: String, what: &str) {
+        let told = format!("{name} ({what})");
+        self.push_told(name, told);
+    }
+
+    fn push_told(&mut self, name: String, told: String) {
         self.count += 1;
         if self.named.len() < MAX_NAMED {
             self.named.push(name);
+            self.told.push(told);
         }
     }
 }
 
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.named.join(", "))?;
+        f.write_str(&self.told.join(", "))?;
         match self.count - self.named.len() {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
@@ -137,6 +151,8 @@ pub struct KvSnapshot {
     pub hold: Option<Hold>,
     /// The last failure or hold in an operator's words; `None` after a good read.
     pub trouble: Option<String>,
+    /// Since when there has been a failure or a hold at every read.
+    pub trouble_since: Option<UnixNanos>,
     /// Keys of the current copy.
     pub keys: usize,
     /// Values of the current copy that count as absent.
@@ -202,6 +218,7 @@ impl KvStatus {
             last_read: None,
             hold: None,
             trouble: None,
+            trouble_since: None,
             keys: 0,
             invalid_values: 0,
             unreadable: Names::default(),
@@ -294,6 +311,7 @@ impl KvStatus {
         snapshot.last_read = Some(now);
         snapshot.hold = None;
         snapshot.trouble = None;
+        snapshot.trouble_since = None;
         snapshot.keys = keys;
         snapshot.invalid_values = invalid;
         count(&mut snapshot.reads, result.index());
@@ -303,18 +321,22 @@ impl KvStatus {
 
     /// A usable reply that is not applied.
     pub(super) fn read_held(&self, hold: Hold, trouble: String) {
+        let now = self.clock.wall();
         let mut inner = self.lock();
         let snapshot = &mut inner.snapshot;
         snapshot.hold = Some(hold);
         snapshot.trouble = Some(trouble);
+        snapshot.trouble_since.get_or_insert(now);
         count(&mut snapshot.reads, ReadResult::Hold.index());
     }
 
     /// No usable reply; a hold that there was goes on.
     pub(super) fn read_failed(&self, kind: Option<ErrorKind>, trouble: String) {
+        let now = self.clock.wall();
         let mut inner = self.lock();
         let snapshot = &mut inner.snapshot;
         snapshot.trouble = Some(trouble);
+        snapshot.trouble_since.get_or_insert(now);
         count(&mut snapshot.reads, ReadResult::Error.index());
         if let Some(kind) = kind {
             count(&mut snapshot.errors, kind.index());

@@ -6,13 +6,19 @@ use serde::Serialize;
 
 use super::super::confirm::SeenRow;
 use super::super::copy::Copy;
-use super::super::kv::Names;
+use super::super::kv::{Names, Source};
+use super::super::limits::MAX_SHOWN_OVERRIDES;
 use crate::clock::UnixNanos;
 
 /// What `/-/coverage` shows.
 #[derive(Debug, Serialize)]
 pub(super) struct Whole {
+    /// When, by this machine's clock.
+    pub(super) at: String,
     pub(super) store: Store,
+    /// What the copy says, where that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) overrides: Option<Overrides>,
     /// Absent without a socket to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) haproxy: Option<Haproxy>,
@@ -25,11 +31,14 @@ pub(super) struct Whole {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Store {
+    pub(super) place: Place,
     pub(super) synced: bool,
     pub(super) last_read: Option<String>,
     pub(super) age_seconds: Option<f64>,
     pub(super) hold: Option<&'static str>,
     pub(super) trouble: Option<String>,
+    /// Since when there is trouble without a good read between.
+    pub(super) trouble_since: Option<String>,
     pub(super) keys: usize,
     pub(super) invalid: Vec<Invalid>,
     /// The key without which no reply is believed, if one is named.
@@ -42,11 +51,83 @@ pub(super) struct Store {
     pub(super) ignored: Files,
 }
 
+/// Which store is followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Place {
+    /// A prefix in Consul.
+    Consul {
+        /// The server that is asked.
+        address: String,
+        /// The prefix, with its slash.
+        prefix: String,
+    },
+    /// A directory of this machine.
+    Directory {
+        /// Its path.
+        path: String,
+    },
+}
+
+impl Place {
+    /// The place of a source.
+    #[must_use]
+    pub fn of(source: &Source) -> Self {
+        match source {
+            Source::Consul(consul) => Self::Consul {
+                address: consul.server.origin.to_string(),
+                prefix: consul.prefix.with_slash(),
+            },
+            Source::Dir(dir) => Self::Directory {
+                path: dir.path.display().to_string(),
+            },
+        }
+    }
+}
+
+/// The keys of the copy, by name.
+#[derive(Debug, Serialize)]
+pub(super) struct Overrides {
+    pub(super) keys: Vec<Override>,
+    /// How many more there are.
+    pub(super) left_out: usize,
+}
+
+/// One key as the copy has it.
+#[derive(Debug, Serialize)]
+pub(super) struct Override {
+    pub(super) key: String,
+    pub(super) value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) invalid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<String>,
+}
+
+pub(super) fn overrides(copy: &Copy) -> Overrides {
+    let keys = copy.iter().take(MAX_SHOWN_OVERRIDES);
+    let keys = keys.map(|(key, entry)| {
+        let stored = entry.stored();
+        Override {
+            key: key.to_owned(),
+            value: stored.as_ref().ok().map(ToString::to_string),
+            invalid: stored.err().map(ToString::to_string),
+            until: entry.until().map(|until| until.to_string()),
+        }
+    });
+    Overrides {
+        keys: keys.collect(),
+        left_out: copy.len().saturating_sub(MAX_SHOWN_OVERRIDES),
+    }
+}
+
 /// Names of files: how many, and the first ones.
 #[derive(Debug, Serialize)]
 pub(super) struct Files {
     pub(super) count: usize,
     pub(super) named: Vec<String>,
+    /// The same, with what there is to say of each.
+    pub(super) told: Vec<String>,
 }
 
 impl From<Names> for Files {
@@ -54,6 +135,7 @@ impl From<Names> for Files {
         Self {
             count: names.count,
             named: names.named,
+            told: names.told,
         }
     }
 }
@@ -89,6 +171,9 @@ pub(super) struct Invalid {
 pub(super) struct Haproxy {
     pub(super) looked_at: Option<String>,
     pub(super) trouble: Option<String>,
+    /// Whether it was looked at for this request, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fresh: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +182,9 @@ pub(super) struct ShownRow {
     /// Absent without a view of HAProxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<&'static str>,
+    /// In words, where it is none of a good row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<String>,
     #[serde(flatten)]
     pub(super) asked: Option<Asked>,
     #[serde(skip_serializing_if = "Option::is_none")]

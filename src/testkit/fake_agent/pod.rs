@@ -15,7 +15,7 @@ use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::{FileKind, Manifest, Token};
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Timing};
+use crate::wire::result::{ApplyResult, Conflict, ConflictReason, REMEMBERED, Timing};
 use crate::wire::state::{Degraded, Haproxy, HeldFile, RuntimeInventory, State};
 
 use super::base64::base64;
@@ -182,6 +182,7 @@ impl Pod {
             last_apply: self.last_apply.clone(),
             invariant_violation: self.violation.clone(),
             degraded: self.degraded.clone(),
+            unsaved: None,
         }
     }
 
@@ -457,6 +458,9 @@ impl Pod {
         if let Some(reload) = &mut nack.reload {
             reload.performed = false;
             reload.took_ms = None;
+        }
+        if let Some(failure) = &mut nack.error {
+            failure.message = format!("{}\n{REMEMBERED}", failure.message);
         }
         Some(nack)
     }

@@ -118,6 +118,8 @@ fn is_result(what: &str, value: &Value) {
         ("rollback", "object"),
         ("error", "object"),
         ("runtime_inventory", "object"),
+        // Beyond the contract's list: a success whose record could not be saved.
+        ("unsaved", "string"),
     ];
     shape(what, value, &always, &sometimes);
     is_token(&format!("{what}.applied_token"), &value["applied_token"]);
@@ -222,6 +224,8 @@ fn is_state(value: &Value) {
         ("invariant_violation", "string"),
         // Beyond the contract's list: why disk and worker may differ from what was asked.
         ("degraded", "object"),
+        // And why the state could not be saved.
+        ("unsaved", "object"),
     ];
     shape("state", value, &always, &sometimes);
     assert_eq!(value["api_version"], 1);

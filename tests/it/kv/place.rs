@@ -129,6 +129,42 @@ fn a_store_that_goes_away_leaves_the_copy() {
     assert_eq!(watched.value("web/s1"), Some(Value::Drain));
 }
 
+/// The same disk, and another directory with a mark: a bind mount that was swapped. What it
+/// lacks is not deleted; a store that was put back whole is followed.
+#[test]
+fn another_directory_is_believed_only_if_it_has_every_override() {
+    let (dir, path) = store();
+    put(&path, "web/s1", "drain");
+    put(&path, "torn", "up");
+    let watched = Watched::dir(&path).synced();
+    let other = dir.path().join("other");
+    Store::make(&other).unwrap();
+    put(&other, "canary", "maint");
+    let first = dir.path().join("first");
+    fs::rename(&path, &first).unwrap();
+    fs::rename(&other, &path).unwrap();
+    watched.until_held(Hold::Directory);
+    watched.until("says what is wrong", |now| {
+        let trouble = now.trouble.as_deref().unwrap_or_default();
+        trouble.contains("another directory than before") && trouble.contains("web/s1")
+    });
+    watched.until_more(ReadResult::Hold, 3);
+    assert_eq!(watched.value("web/s1"), Some(Value::Drain));
+    assert_eq!(watched.value("canary"), None);
+    // The first one is back.
+    fs::rename(&path, &other).unwrap();
+    fs::rename(&first, &path).unwrap();
+    watched.until("followed again", |now| now.hold.is_none());
+    // Put back whole from elsewhere, with something new; then a delete is a delete.
+    put(&other, "web/s1", "drain");
+    fs::rename(&path, &first).unwrap();
+    fs::rename(&other, &path).unwrap();
+    watched.until_value("canary", Some(Value::Maint));
+    assert_eq!(watched.snapshot().hold, None);
+    assert!(Store::open(&path).unwrap().delete("web/s1").unwrap());
+    watched.until_value("web/s1", None);
+}
+
 #[test]
 fn another_device_is_another_store() {
     let (dir, path) = store();

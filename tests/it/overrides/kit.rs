@@ -83,7 +83,7 @@ impl Responder {
             ])
             .arg("--kv-dir")
             .arg(kv)
-            .args(["--kv-missing", "make"])
+            .args(["--kv-missing", "make", "--sync-deadline", "0"])
             .arg("--haproxy-socket")
             .arg(socket)
             .env_clear()

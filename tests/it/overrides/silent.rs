@@ -10,20 +10,20 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A store, a responder on it, and a HAProxy that asks that.
-struct Site {
-    _dir: tempfile::TempDir,
-    kv: String,
-    socket: String,
-    responder: Responder,
-    haproxy: Haproxy,
+pub(super) struct Site {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) kv: String,
+    pub(super) socket: String,
+    pub(super) responder: Responder,
+    pub(super) haproxy: Haproxy,
 }
 
 impl Site {
-    fn start(version: Version) -> Self {
+    pub(super) fn start(version: Version) -> Self {
         Self::start_with(version, &config)
     }
 
-    fn start_with(version: Version, config: &dyn Fn(&Path, &str) -> String) -> Self {
+    pub(super) fn start_with(version: Version, config: &dyn Fn(&Path, &str) -> String) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (kv, base): (PathBuf, PathBuf) = (dir.path().join("kv"), dir.path().join("haproxy"));
         std::fs::create_dir(&base).unwrap();
@@ -33,23 +33,23 @@ impl Site {
         Self {
             kv: kv.display().to_string(),
             socket: socket.display().to_string(),
-            _dir: dir,
+            dir,
             responder,
             haproxy,
         }
     }
 
-    fn run(&self, words: &[&str]) -> Ended {
+    pub(super) fn run(&self, words: &[&str]) -> Ended {
         kit::run(&[("HAPTIC_KV_DIR", &self.kv)], words)
     }
 
     /// With what the responder knows.
-    fn seen(&self, words: &[&str]) -> Ended {
+    pub(super) fn seen(&self, words: &[&str]) -> Ended {
         let url = ["--responder", self.responder.monitoring.as_str()];
         self.run(&[words, &url].concat())
     }
 
-    fn coverage_says(&self, row: &str, field: &str, want: &str) {
+    pub(super) fn coverage_says(&self, row: &str, field: &str, want: &str) {
         wait::until_ok("the coverage says so", PATIENCE, || {
             let text = coverage(&self.responder.monitoring);
             let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -69,7 +69,7 @@ impl Site {
         row.unwrap()[6].to_owned()
     }
 
-    fn await_admin(&self, server: &str, want: &str) {
+    pub(super) fn await_admin(&self, server: &str, want: &str) {
         wait::until_ok("the row's state", PATIENCE, || match self.admin(server) {
             admin if admin == want => Ok(()),
             admin => Err(format!("{} {server}: {admin}", self.haproxy.version())),
@@ -247,6 +247,6 @@ fn why_a_weight_does_not_do_what_it_says() {
         assert!(whole.err.is_empty(), "{version}: {}", whole.err);
         // What HAProxy says of it is there but while a check is under way.
         let refused = site.seen(&["weight", "fixed/s1", "50%", "--wait", "15s"]);
-        refused.bad("fixed/s1 is answered 50% and is diverged, HAProxy shows no check");
+        refused.bad("fixed/s1 is answered 50% and is diverged: HAProxy shows no check");
     }
 }

@@ -45,12 +45,13 @@ fn files_that_do_not_count_are_logged_once_counted_and_shown() {
     // Misspelt: the slash is %2F.
     fs::write(store.path().join("web%2fs2"), "drain").unwrap();
     fs::create_dir(store.path().join("folder")).unwrap();
-    await_sample(&respond, IGNORED, 2.0);
+    await_sample(&respond, IGNORED, 1.0);
+    await_sample(&respond, UNREADABLE, 1.0);
     // A known key whose file cannot be read any more.
     let beside = store.path().join(".beside");
     symlink(store.path().join(".nowhere"), &beside).unwrap();
     fs::rename(&beside, store.path().join("web%2Fs1")).unwrap();
-    await_sample(&respond, UNREADABLE, 1.0);
+    await_sample(&respond, UNREADABLE, 2.0);
     assert_eq!(
         ask(respond.checks(), "web/s1\n"),
         "drain\n",
@@ -58,8 +59,10 @@ fn files_that_do_not_count_are_logged_once_counted_and_shown() {
     );
     assert_eq!(ask(respond.checks(), "web/s2\n"), "ready 100%\n");
     let shown = respond.get("/-/coverage").json()["store"].clone();
-    assert_eq!(shown["unreadable"]["named"][0], "web%2Fs1");
-    assert_eq!(shown["ignored"]["count"], 2);
+    let unreadable = serde_json::json!(["folder", "web%2Fs1"]);
+    assert_eq!(shown["unreadable"]["named"], unreadable);
+    assert_eq!(shown["unreadable"]["told"][0], "folder (a directory)");
+    assert_eq!(shown["ignored"]["count"], 1);
     assert!(shown["ignored"]["named"].to_string().contains("web%2fs2"));
     // Several looks later each has been said once.
     let reads = "haptic_responder_kv_reads_total{result=\"same\"}";
@@ -67,14 +70,17 @@ fn files_that_do_not_count_are_logged_once_counted_and_shown() {
     wait::until("more looks", PATIENCE, || {
         (respond.sample(reads) > before + 5.0).then_some(())
     });
-    let both = ["no key's", "folder", "web%2fs2"];
-    assert_eq!(logged(&respond, &both), 1, "{}", respond.log());
-    assert_eq!(
-        logged(&respond, &["cannot be read", "web%2Fs1"]),
-        1,
-        "{}",
-        respond.log()
-    );
+    let once = [
+        &["no key's", "web%2fs2"],
+        &["cannot be read", "web%2Fs1 (a symbolic link"],
+    ];
+    for words in once {
+        assert_eq!(logged(&respond, words), 1, "{words:?}: {}", respond.log());
+    }
+    // A name that is spelled as it should be is never called misspelt.
+    for name in ["folder", "web%2Fs1"] {
+        assert_eq!(logged(&respond, &["no key's", name]), 0, "{name}");
+    }
     fs::remove_file(store.path().join("web%2Fs1")).unwrap();
     fs::remove_file(store.path().join("web%2fs2")).unwrap();
     fs::remove_dir(store.path().join("folder")).unwrap();
@@ -107,6 +113,30 @@ fn an_empty_file_at_the_start_counts_as_absent_and_says_so() {
     assert_eq!(shown["store"]["invalid"][0]["key"], "web/s1");
 }
 
+/// An empty Consul at the start may be a wiped one, and only a marker could tell.
+#[cfg(feature = "testkit")]
+#[test]
+fn an_empty_store_at_the_start_is_warned_of_where_no_marker_is_required() {
+    use haptic_agent::testkit::FakeConsul;
+    let warned = |consul: &FakeConsul, flags: &[&str]| {
+        let address = consul.address().to_string();
+        let flags = [&["-kv-prefix", "fleet/state"], flags].concat();
+        let respond = Respond::with(&flags).env("CONSUL_HTTP_ADDR", &address);
+        let respond = respond.start();
+        respond.wait_synced();
+        wait::until("it is logged", PATIENCE, || {
+            (logged(&respond, &["the store has been read"]) == 1).then_some(())
+        });
+        logged(&respond, &["no key at all", "--kv-marker"])
+    };
+    let consul = FakeConsul::start().unwrap();
+    consul.put("elsewhere", "x");
+    assert_eq!(warned(&consul, &[]), 1);
+    consul.put("fleet/state/whole", "1");
+    assert_eq!(warned(&consul, &["-kv-marker", "whole"]), 0);
+    assert_eq!(warned(&consul, &[]), 0);
+}
+
 /// Whoever writes with a responder at hand need not be told of its marker.
 #[cfg(feature = "testkit")]
 #[test]
@@ -121,10 +151,10 @@ fn a_marker_is_known_to_whoever_asks_the_responder() {
         .start();
     respond.wait_synced();
     assert_eq!(ask(respond.checks(), "a\n"), "drain\n");
-    let run = |words: &[&str]| {
+    let run_with = |words: &[&str], more: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_hapticctl"))
             .args(words)
-            .args(["--responder", &format!("http://{}", respond.monitoring())])
+            .args(more)
             .env_clear()
             .env("CONSUL_HTTP_ADDR", &address)
             .env("HAPTIC_KV_PREFIX", "fleet/state")
@@ -133,9 +163,15 @@ fn a_marker_is_known_to_whoever_asks_the_responder() {
         let said = String::from_utf8(output.stdout).unwrap();
         (output.status.code(), said)
     };
+    let monitoring = format!("http://{}", respond.monitoring());
+    let run = |words: &[&str]| run_with(words, &["--responder", &monitoring]);
+    let run_blind = |words: &[&str]| run_with(words, &[]).1;
     let (code, listed) = run(&["overrides"]);
     assert_eq!(code, Some(0), "{listed}");
     assert!(!listed.contains("whole"), "{listed}");
+    // Nobody to ask: it may be one.
+    let blind = run_blind(&["overrides"]);
+    assert!(blind.contains("--kv-marker whole"), "{blind}");
     let (code, refused) = run(&["ready", "whole"]);
     assert_eq!(code, Some(1), "{refused}");
     assert!(refused.contains("it is the marker"), "{refused}");

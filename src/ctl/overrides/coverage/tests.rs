@@ -1,3 +1,4 @@
+use super::shape::ServerView;
 use super::*;
 use crate::responder::value::Value;
 
@@ -10,7 +11,7 @@ fn row(request: &[&str], decided_by: Option<&str>, answer: &str, state: Option<&
         decided_by: decided_by.map(str::to_owned),
         last_asked: Some("2026-01-02T03:04:05.000000006Z".to_owned()),
         interval_seconds: Some(2.0),
-        haproxy: None,
+        ..RowView::default()
     }
 }
 
@@ -19,7 +20,11 @@ fn coverage(rows: Vec<RowView>) -> Coverage {
         synced: true,
         ..StoreView::default()
     };
-    Coverage { store, rows }
+    Coverage {
+        store,
+        rows,
+        ..Coverage::default()
+    }
 }
 
 const S1: &[&str] = &["w/s1", "canary"];

@@ -40,6 +40,7 @@ pub struct Store {
     path: PathBuf,
     dir: OwnedFd,
     device: u64,
+    inode: u64,
 }
 
 /// What is at a key's name.
@@ -52,8 +53,8 @@ pub enum Found {
         /// When it was last written, by the file system's clock.
         modified: UnixNanos,
     },
-    /// Something that is no regular file.
-    Other,
+    /// Something that is no regular file, in words.
+    Other(&'static str),
     /// Nothing.
     Nothing,
 }
@@ -84,11 +85,12 @@ impl Store {
             Err(Errno::NOENT) => return Err(DirError::Missing(path.to_path_buf())),
             Err(errno) => return Err(io(errno)),
         };
-        let device = fs::fstat(&dir).map_err(io)?.st_dev;
+        let stat = fs::fstat(&dir).map_err(io)?;
         let store = Self {
             path: path.to_path_buf(),
             dir,
-            device,
+            device: stat.st_dev,
+            inode: stat.st_ino,
         };
         match store.read_name(MARK) {
             Ok(Found::File { bytes, .. }) if bytes.trim_ascii() == FORMAT.as_bytes() => Ok(store),
@@ -96,7 +98,7 @@ impl Store {
                 path: path.to_path_buf(),
                 found: String::from_utf8_lossy(bytes.get(..40).unwrap_or(&bytes)).into_owned(),
             }),
-            Ok(Found::Other | Found::Nothing) => Err(DirError::Unmarked(path.to_path_buf())),
+            Ok(Found::Other(_) | Found::Nothing) => Err(DirError::Unmarked(path.to_path_buf())),
             Err(source) => Err(DirError::Io {
                 path: path.join(MARK),
                 source,
@@ -131,6 +133,12 @@ impl Store {
     #[must_use]
     pub fn device(&self) -> u64 {
         self.device
+    }
+
+    /// Which directory of that device it is.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.inode
     }
 
     /// All names. On some file systems one that is replaced meanwhile may be missing, so
@@ -189,13 +197,16 @@ impl Store {
         let file = match fs::openat(&self.dir, name, flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(Found::Nothing),
-            // A link, and a socket.
-            Err(Errno::LOOP | Errno::NXIO) => return Ok(Found::Other),
+            Err(Errno::LOOP) => return Ok(Found::Other("a symbolic link, and none is followed")),
+            Err(Errno::NXIO) => return Ok(Found::Other("a socket")),
             Err(errno) => return Err(errno.into()),
         };
         let stat = fs::fstat(&file)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(Found::Other);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Ok(Found::Other("a directory")),
+            FileType::Fifo => return Ok(Found::Other("a pipe")),
+            _ => return Ok(Found::Other("no regular file")),
         }
         let mut bytes = Vec::new();
         let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
