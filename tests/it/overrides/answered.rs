@@ -146,6 +146,18 @@ fn a_responder_of_another_store_is_said() {
     ] {
         assert!(listed.out.contains(says), "{says}: {}", listed.out);
     }
+    // Another way to the responder's directory is the same store, whatever else differs.
+    let way = site.dir.path().join("way");
+    std::os::unix::fs::symlink(&site.kv, &way).unwrap();
+    site.haproxy.ask("set server web/s3 agent down").unwrap();
+    site.run(&["ready", "web/s3", "--pin"]).good();
+    let way = way.display().to_string();
+    let same = kit::run(
+        &[("HAPTIC_KV_DIR", &way)],
+        &[&["overrides"], &url[..]].concat(),
+    );
+    let same = same.bad("set server web/s3 agent up");
+    assert!(!same.out.contains("same store"), "{}", same.out);
     // A Consul is certainly another store.
     let consul = kit::run(
         &[("CONSUL_HTTP_ADDR", "127.0.0.1:1")],
