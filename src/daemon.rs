@@ -121,6 +121,7 @@ pub fn run(config: Config) -> Result<(), Report> {
             // started again and recover than to live on half.
             let kept = catch_unwind(AssertUnwindSafe(|| {
                 if agent.start() {
+                    sys::run_in_background();
                     agent.keep();
                 }
             }));
@@ -215,6 +216,9 @@ fn agent(config: &Config, store: Store, metrics: Arc<Metrics>) -> Agent {
             cut: config.delete_cut,
         },
         reserved: ReservedPaths::new(config.reserved_paths()),
+        worker_socket: std::path::absolute(&config.worker_socket)
+            .ok()
+            .and_then(|path| path.to_str().map(str::to_owned)),
     };
     Agent::new(
         settings,

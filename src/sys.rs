@@ -265,6 +265,17 @@ pub fn start_writeback(file: BorrowedFd<'_>) {
         unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
+/// From now on this thread runs when no other wants to that has just been woken: what it
+/// does in the background keeps no answer waiting. Where that is refused it runs like any
+/// other.
+pub fn run_in_background() {
+    // SAFETY: a sched_param is numbers only, of which this policy wants zero.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: a pointer to a live sched_param, which the kernel only reads; 0 is the
+    // calling thread.
+    let _refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+}
+
 /// `N` bytes from the kernel's random source.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use super::agent::Agent;
 use super::machine::Event;
 use super::outcome::millis;
 use super::plan::ReloadWhy;
+use super::port::words;
 use super::record::Commands;
 use super::run::Job;
 use super::tx::Tx;
@@ -270,9 +271,12 @@ impl Tx {
     /// The look that a fuse gets before the current goes through it: some files end more
     /// than the reload. It never refuses what HAProxy would accept.
     ///
-    /// The words of a refusal, and whether it is about the bytes: a file that cannot be read
-    /// says nothing about them.
+    /// The words of a refusal, and whether it is about the bytes: a file that cannot be read,
+    /// or that HAProxy would not find by its name, says nothing about them.
     fn look_before_reload(&self, agent: &Agent) -> Result<(), (String, bool)> {
+        if let Err(error) = agent.store.require_in_place() {
+            return Err((format!("{}; no reload was sent", words(&error)), false));
+        }
         let config = agent.settings.config.as_str();
         let mut bytes = Vec::new();
         let read = agent

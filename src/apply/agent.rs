@@ -43,6 +43,8 @@ pub struct Settings {
     pub deletes: Policy,
     /// Names below the base directory that no manifest may use.
     pub reserved: ReservedPaths,
+    /// The worker's socket, for whoever has to name it in a configuration.
+    pub worker_socket: Option<String>,
 }
 
 impl Settings {
@@ -159,7 +161,10 @@ impl Agent {
     ) -> Result<Upload<'a>, Early> {
         let view = self.view();
         view.baseline.admit(&manifest).map_err(Early::Conflict)?;
-        if manifest.mode != Mode::RevertLkg {
+        // A newer leader's epoch has to be saved first, which takes the apply lock: it is
+        // told there.
+        let newer = manifest.token.leader_epoch > view.baseline.highest_epoch;
+        if manifest.mode != Mode::RevertLkg && !newer {
             let found = self.known_bad().lookup(&manifest, self.clock.now());
             match found {
                 Lookup::Unknown => {}

@@ -9,14 +9,14 @@ use crate::store::stage::StagedBlob;
 use crate::wire::digest::hex;
 use crate::wire::manifest::Token;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ResultMode, Stage};
+use crate::wire::result::{Failure, ResultMode, Stage};
 
 use super::agent::Agent;
 use super::machine::Event;
-use super::outcome::Leg;
+use super::outcome::{Ending, Leg, Report};
 use super::port::words;
-use super::record::BlobRef;
-use super::run::Job;
+use super::record::{BlobRef, Record};
+use super::run::{Job, at_backup};
 use super::tx::Tx;
 use super::upload::Answer;
 
@@ -40,7 +40,31 @@ impl Tx {
         self.restored_worker = false;
         self.check_invariants(&job, mode);
         self.rest(agent);
-        Answer::Result(Box::new(self.conclude(agent, job.report, mode)))
+        let ending = self.end(agent, job.report, mode);
+        match (&ending.saved, job.before) {
+            (Err(error), Some(before)) => {
+                let failure = at_backup(words(error));
+                self.unsay(agent, *before, ending, failure)
+            }
+            (Ok(()), _) | (Err(_), None) => Answer::Result(Box::new(self.tell(agent, ending))),
+        }
+    }
+
+    /// NACK for an apply that would have changed nothing but the record, which cannot be
+    /// saved: no intent speaks for it, so a restart would know nothing of it.
+    fn unsay(
+        &mut self,
+        agent: &Agent,
+        mut before: Record,
+        ending: Ending,
+        failure: Failure,
+    ) -> Answer {
+        // What was written under this number may be on disk all the same.
+        before.txn = self.record.txn;
+        self.record = before;
+        let mut report = Report::new(&ending.result.plan_id, ending.watch);
+        report.op_results = ending.result.op_results;
+        self.refuse(agent, report, failure)
     }
 
     /// The plan roles after a success; the generation moves by one.

@@ -3,8 +3,10 @@
 //! A controller whose render is broken sends it again and again; each reload of it
 //! costs a worker start for an answer that is already known. Only HAProxy's verdict
 //! on bytes is stored. Input and output errors, timeouts, an address that could not
-//! be bound and "busy" say nothing about the bytes, and are never stored. Reverts
-//! neither look up nor are stored.
+//! be bound, a file that could not be opened and "busy" say nothing about the bytes, and
+//! are never stored. Reverts neither look up nor are stored. A HAProxy that was started
+//! anew may be another one, in other surroundings, so what an earlier one said is
+//! forgotten with it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -119,6 +121,11 @@ impl KnownBad {
         });
     }
 
+    /// Forgets all of it: whoever gave the verdicts runs no more.
+    pub fn forget(&mut self) {
+        self.entries.clear();
+    }
+
     fn find(&self, content: SetKey) -> Lookup {
         match self.entries.iter().find(|entry| entry.content == content) {
             Some(entry) => Lookup::Known(Box::new(entry.nack.clone())),
@@ -156,6 +163,7 @@ mod tests {
             reload: None,
             rollback: None,
             error: None,
+            unsaved: None,
             runtime_inventory: None,
         }
     }

@@ -32,12 +32,15 @@ mod outcome;
 mod pacing;
 mod readback;
 mod recover;
+mod resume;
 mod revert;
 mod run;
 mod runtime;
+mod start;
 mod tx;
 mod view;
 mod watch;
+mod write;
 
 pub use agent::{Agent, Early, Settings};
 pub use upload::{Answer, PartError, Upload};

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::store::StoreError;
 use crate::wire::result::{ApplyResult, Failure, OpResult, Reload, ResultMode, Rollback, Timing};
 use crate::wire::state::RuntimeInventory;
 
@@ -88,16 +89,30 @@ pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// An end that the record tells of, if it could be saved, and nobody else yet.
+pub(super) struct Ending {
+    pub(super) result: ApplyResult,
+    pub(super) watch: Stopwatch,
+    pub(super) saved: Result<(), StoreError>,
+}
+
 impl Tx {
     /// Saves the record with the answer in it, then deletes the backups that it no longer
     /// names, and answers. A record that cannot be saved now is saved before the next
-    /// apply; until then a restart finds the intent and finishes it again.
+    /// apply; until then a restart finds the intent and finishes it again, and the answer
+    /// of a success says so.
     pub(super) fn conclude(
         &mut self,
         agent: &Agent,
-        mut report: Report,
+        report: Report,
         mode: ResultMode,
     ) -> ApplyResult {
+        let ending = self.end(agent, report, mode);
+        self.tell(agent, ending)
+    }
+
+    /// Puts the answer into the record and tries to save it.
+    pub(super) fn end(&mut self, agent: &Agent, mut report: Report, mode: ResultMode) -> Ending {
         match mode {
             ResultMode::Runtime | ResultMode::Noop => {}
             // Files and worker part on purpose, or the worker has read the files.
@@ -107,13 +122,35 @@ impl Tx {
             | ResultMode::Rejected => self.owed.void(),
         }
         report.watch.lap(Leg::Finish, agent.clock.now());
-        let mut watch = report.watch;
-        let mut result = self.result(agent, report, mode);
+        let watch = report.watch;
+        let result = self.result(agent, report, mode);
         self.record.last_apply = Some(result.clone());
-        match self.save(agent) {
+        let saved = self.save(agent);
+        Ending {
+            result,
+            watch,
+            saved,
+        }
+    }
+
+    /// Lets go of what the saved record no longer names, counts, and answers.
+    pub(super) fn tell(&mut self, agent: &Agent, ending: Ending) -> ApplyResult {
+        let Ending {
+            mut result,
+            mut watch,
+            saved,
+        } = ending;
+        match saved {
             Ok(()) => self.drop_retired(agent),
             Err(error) => {
                 log::error!(error:% = words(&error); "the state cannot be saved; it is saved before the next apply");
+                result.unsaved = result.ok.then(|| {
+                    format!(
+                        "the state could not be saved ({}); what was applied holds, and saving is tried again every few seconds: \
+                         should the agent end before that, it has to recover this apply, may reload once more, and may then ask for a full set",
+                        words(&error)
+                    )
+                });
             }
         }
         let now = agent.clock.now();
@@ -160,6 +197,7 @@ impl Tx {
             rollback: report.rollback,
             error: report.error,
             // An answer gets it at the end; the state carries it itself.
+            unsaved: None,
             runtime_inventory: None,
         }
     }

@@ -100,12 +100,12 @@ impl Look {
     pub fn answer(self) -> (Result<WorkerInfo, String>, Option<OpenSession>) {
         match self {
             Self::Known(answer) => (answer, None),
-            Self::Asked(asked) => {
+            Self::Asked(mut asked) => {
                 let answer = asked.answer(Deadline::after(LOOK_TIMEOUT));
                 (answer.map_err(|error| words(&error)), None)
             }
             Self::Opening(opening) => match opening.finish(Deadline::after(LOOK_TIMEOUT)) {
-                Ok((session, info)) => (Ok(info.clone()), Some(OpenSession { session, info })),
+                Ok((session, info)) => (Ok(info.clone()), Some(OpenSession::new(session, info))),
                 Err(error) => (Err(words(&error)), None),
             },
         }

@@ -1,9 +1,7 @@
-//! Startup: what the last life left behind, HAProxy, and then ready.
+//! The files that the last life left, made wholly one set.
 //!
-//! Files come first and need no HAProxy: a tree that a crash left between two sets is
-//! made whole before anything is waited for, because HAProxy may itself be about to
-//! start from it. What the worker makes of the set is decided once it answers. Every
-//! step can be cut and begun again.
+//! Needs no HAProxy. Every step can be cut and begun again; what the worker makes of the
+//! set is decided in [`resume`](super::resume) once it answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,27 +14,14 @@ use crate::wire::digest::{DigestKind, hex};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
-use super::activate::Activation;
 use super::agent::Agent;
 use super::machine::{self, Event, Phase, Recovery};
-use super::outcome::{Report, Stopwatch};
 use super::port::words;
 use super::record::{Commands, PendingReload, PhaseNote, Record};
 use super::tx::Tx;
 
-/// How often the sockets are tried while HAProxy starts. A refused connect costs
-/// microseconds, and an agent that is late is a pod that is late.
-const TRY_EVERY: Duration = Duration::from_millis(20);
-
-/// How long a set that no worker has confirmed may wait for HAProxy to come up. If it
-/// does not, the set may be why: the last known good one goes back.
-const UNCONFIRMED_GRACE: Duration = Duration::from_secs(10);
-
-/// How long a startup step that the disk refused waits before it is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
 /// What is left to do once HAProxy answers.
-enum Rest {
+pub(super) enum Rest {
     /// Nothing.
     Nothing,
     /// Reload what is on disk; it commits or aborts the intent.
@@ -44,110 +29,9 @@ enum Rest {
     /// Commit if that worker still runs, else reload.
     CommitIf(Option<Identity>, ResultMode),
 }
-
-impl Agent {
-    /// Recovers, waits for HAProxy, and opens the gate. False if the process was stopped
-    /// before that.
-    pub fn start(&self) -> bool {
-        let rest = loop {
-            let mut tx = self.lock();
-            match tx.recover_files(self) {
-                Ok(rest) => break rest,
-                Err(error) => {
-                    drop(tx);
-                    log::error!(error:% = words(&error); "cannot start yet; trying again");
-                    if self.wait_until(self.clock.now() + RETRY_AFTER) {
-                        return false;
-                    }
-                }
-            }
-        };
-        let Some(rest) = self.wait_for_haproxy(rest) else {
-            return false;
-        };
-        {
-            let mut tx = self.lock();
-            tx.recover_worker(self, rest);
-            tx.arm(self);
-            tx.expect_deletes(self);
-            self.publish(&tx);
-        }
-        if !self.wait_for_inventory() {
-            return false;
-        }
-        self.gate.open();
-        self.metrics.ready.set(1);
-        log::info!("ready");
-        true
-    }
-
-    /// Waits for both sockets. `None` if the process stops.
-    fn wait_for_haproxy(&self, mut rest: Rest) -> Option<Rest> {
-        let began = self.clock.now();
-        let mut told = String::new();
-        loop {
-            let waiting_for = match (self.haproxy.worker(), self.haproxy.master()) {
-                (Ok(_), Ok(())) => return Some(rest),
-                (Err(worker), _) => format!("worker socket: {worker}"),
-                (Ok(_), Err(master)) => format!("master socket: {master}"),
-            };
-            if told != waiting_for {
-                log::info!(reason = waiting_for; "waiting for HAProxy");
-                told = waiting_for;
-            }
-            let waited = self.clock.now().saturating_duration_since(began);
-            if matches!(rest, Rest::Activate) && waited > UNCONFIRMED_GRACE {
-                let mut tx = self.lock();
-                log::warn!(
-                    "HAProxy does not come up with a set that no worker has confirmed; the last known good one goes back"
-                );
-                let message = format!(
-                    "HAProxy did not come up after a restart in the middle of the apply: {told}"
-                );
-                let failure = Failure {
-                    stage: Stage::Reload,
-                    message,
-                };
-                match tx.give_up_intent(self, &failure) {
-                    Ok(()) => rest = Rest::Nothing,
-                    Err(error) => {
-                        log::error!(error:% = words(&error); "it cannot be put back yet; trying again");
-                    }
-                }
-            }
-            if self.wait_until(self.clock.now() + TRY_EVERY) {
-                return None;
-            }
-        }
-    }
-
-    fn wait_for_inventory(&self) -> bool {
-        let mut told = String::new();
-        loop {
-            let mut tx = self.lock();
-            match tx.refresh_inventory(self) {
-                Ok(()) => {
-                    self.publish(&tx);
-                    return true;
-                }
-                Err(error) => {
-                    drop(tx);
-                    if told != error {
-                        log::error!(error; "waiting for HAProxy's listings");
-                        told = error;
-                    }
-                    if self.wait_until(self.clock.now() + TRY_EVERY) {
-                        return false;
-                    }
-                }
-            }
-        }
-    }
-}
-
 impl Tx {
     /// The part of the recovery that needs no HAProxy. May be called again after an error.
-    fn recover_files(&mut self, agent: &Agent) -> Result<Rest, StoreError> {
+    pub(super) fn recover_files(&mut self, agent: &Agent) -> Result<Rest, StoreError> {
         *self = Self::default();
         let note = self.load(agent)?;
         let phase = note.as_ref().map(|note| note.phase).or(self.record.phase);
@@ -322,7 +206,11 @@ impl Tx {
 
     /// Puts the last known good set back; the intent is void. An error is tried again: an
     /// agent whose tree is a mix must not become ready.
-    fn give_up_intent(&mut self, agent: &Agent, failure: &Failure) -> Result<(), StoreError> {
+    pub(super) fn give_up_intent(
+        &mut self,
+        agent: &Agent,
+        failure: &Failure,
+    ) -> Result<(), StoreError> {
         self.phase = Some(Phase::BackedUp);
         self.record.applied_plan_id.clear();
         self.doubt_worker();
@@ -364,128 +252,6 @@ impl Tx {
         self.save_quietly(agent);
     }
 
-    /// The part of the recovery that asks HAProxy.
-    fn recover_worker(&mut self, agent: &Agent, rest: Rest) {
-        match rest {
-            Rest::Nothing => {
-                // The last life may have seen the other worker, saved that, and been cut.
-                self.look_at_worker(agent);
-                let unknown = !self.worker_known() && !self.record.applied_plan_id.is_empty();
-                if self.worker_strange || unknown {
-                    self.restore_worker(agent);
-                }
-            }
-            Rest::Activate => self.activate_intent(agent),
-            Rest::CommitIf(worker, mode) => {
-                let runs = agent.haproxy.worker().ok().map(|info| info.identity);
-                if runs.is_some() && runs == worker {
-                    self.record.worker = runs;
-                    self.look_at_worker(agent);
-                    self.commit_intent(agent, mode, None);
-                } else {
-                    self.activate_intent(agent);
-                }
-            }
-        }
-    }
-
-    fn activate_intent(&mut self, agent: &Agent) {
-        let plan_id = self
-            .record
-            .intent
-            .as_ref()
-            .map_or("", |intent| intent.plan_id.as_str());
-        let report = Report::new(plan_id, Stopwatch::start(agent.clock.now()));
-        log::info!(plan_id; "reloading the set that the last run had written");
-        let stage = Stage::Reload;
-        match self.reload(agent) {
-            Activation::Loaded(reload) => {
-                self.commit_intent(agent, ResultMode::Reload, Some((report, reload)));
-            }
-            Activation::Refused {
-                message, verdict, ..
-            } => {
-                let touched = self.may_have_touched();
-                self.consume_pending();
-                let failure = Failure { stage, message };
-                self.abort_refused(agent, report, failure, verdict, touched);
-            }
-            Activation::Unreachable { message, .. } => {
-                self.doubt_worker();
-                self.abort(agent, report, Failure { stage, message });
-            }
-            Activation::Unconfirmed { message, .. } => {
-                self.consume_pending();
-                self.keep_unconfirmed(agent);
-                self.reject(agent, report, Failure { stage, message });
-            }
-        }
-    }
-
-    fn commit_intent(
-        &mut self,
-        agent: &Agent,
-        mode: ResultMode,
-        reloaded: Option<(Report, crate::wire::result::Reload)>,
-    ) {
-        let Some(intent) = self.record.intent.clone() else {
-            return;
-        };
-        let event = match mode {
-            ResultMode::Reload => Event::ReloadDone,
-            ResultMode::Runtime
-            | ResultMode::FileOnly
-            | ResultMode::Scheduled
-            | ResultMode::Noop
-            | ResultMode::Rejected => Event::OpsDone,
-        };
-        if let Err(error) = self.enter(event) {
-            let _ = error.at(Stage::Write);
-        }
-        if mode == ResultMode::Reload {
-            // A set that had joined a scheduled reload is loaded now.
-            self.consume_pending();
-            self.record.deletes.supersede_all("HAProxy was reloaded");
-            self.count_deletes(agent);
-        }
-        self.settle(
-            &intent.plan_id,
-            intent.token,
-            intent.plan_schema_version,
-            mode,
-        );
-        self.rest(agent);
-        let report = match reloaded {
-            Some((mut report, reload)) => {
-                report.reload = Some(reload);
-                report
-            }
-            None => Report::new(&intent.plan_id, Stopwatch::start(agent.clock.now())),
-        };
-        self.conclude(agent, report, mode);
-    }
-
-    /// Whether commands of the apply that was cut, or of those that wait for a reload, may
-    /// have reached the worker; no note says how far a batch came.
-    fn may_have_touched(&self) -> bool {
-        let intent = self.record.intent.as_ref();
-        let batch = intent.is_some_and(|intent| intent.commands);
-        batch || self.record.pending.as_ref().is_some_and(|p| p.touched)
-    }
-
-    /// The set goes back without a reload: a worker that commands may have changed holds
-    /// no plan that could be named.
-    fn doubt_worker(&mut self) {
-        if self.may_have_touched() {
-            self.record.forget_worker();
-        }
-    }
-
-    fn consume_pending(&mut self) {
-        self.record.pending = None;
-        self.pending_at = None;
-    }
-
     /// The pacing window goes on across a restart.
     fn resume_pacing(&mut self, agent: &Agent) {
         let Some(end) = self.record.last_reload_end else {
@@ -498,7 +264,6 @@ impl Tx {
         self.last_reload_end = agent.clock.now().checked_sub(Duration::from_nanos(since));
     }
 }
-
 fn lost(message: &str) -> Failure {
     Failure {
         stage: Stage::Write,

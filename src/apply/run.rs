@@ -10,11 +10,9 @@ use crate::haproxy::batch::OpenSession;
 use crate::haproxy::ops::{NotExecutable, Outcome};
 use crate::metrics::Invariant;
 use crate::store::StoreError;
-use crate::store::install::{self, PrepareError};
-use crate::store::journal::{self, Change, Journal};
 use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
 use crate::store::tree::fold_of;
-use crate::wire::digest::{ContentHash, DigestKind, hex};
+use crate::wire::digest::ContentHash;
 use crate::wire::manifest::{Manifest, Mode};
 use crate::wire::op::{Op, OpKind};
 use crate::wire::path::ManifestPath;
@@ -27,7 +25,7 @@ use super::machine::Event;
 use super::outcome::{Leg, Report};
 use super::plan::{self, Plan, ReloadWhy, Situation, StagedPart, Way};
 use super::port::words;
-use super::record::Intent;
+use super::record::Record;
 use super::tx::Tx;
 use super::upload::{Answer, Upload};
 use super::view::View;
@@ -46,6 +44,8 @@ pub(super) struct Job<'a> {
     pub(super) touched: bool,
     /// What the worker holds is not known although the apply succeeds.
     pub(super) baseline_gone: bool,
+    /// The record before an apply that has no phases, and nothing else to go back to.
+    pub(super) before: Option<Box<Record>>,
     pub(super) report: Report,
 }
 
@@ -122,6 +122,7 @@ impl Tx {
             session,
             touched: false,
             baseline_gone: false,
+            before: None,
             report,
         };
         self.carry_out(job, &plan, &parts, stage)
@@ -171,6 +172,7 @@ impl Tx {
                 stage.finish();
             }
         } else {
+            job.before = Some(Box::new(self.record.clone()));
             self.record.owned.clone_from(&plan.owned);
             job.report.watch.lap(Leg::Admit, agent.clock.now());
         }
@@ -236,7 +238,7 @@ impl Tx {
     }
 
     /// The content of an owned path, by the agent's own hash of it.
-    fn held(&self, path: &ManifestPath) -> Option<ContentHash> {
+    pub(super) fn held(&self, path: &ManifestPath) -> Option<ContentHash> {
         if !self.record.owned.contains_key(path) {
             return None;
         }
@@ -318,155 +320,6 @@ impl Tx {
             log::info!(plan_id = applied; "the applied plan is validated: it is the last known good one now");
             self.set_is_good(&applied.clone());
         }
-    }
-
-    /// Takes the backups and records the intent. Nothing of the tree has changed when
-    /// this fails, and no saved state names what it made.
-    fn take_journal(
-        &mut self,
-        job: &Job<'_>,
-        plan: &Plan,
-        writes: &[StagedFile],
-        fold: [u8; 32],
-    ) -> Result<(), Failure> {
-        let agent = job.agent;
-        // Parts are verified while they are staged, so one note stands for both.
-        self.enter(Event::PartsStaged)
-            .map_err(|e| e.at(Stage::Backup))?;
-        self.step(agent, Event::PartsVerified, |_| {})
-            .map_err(|e| e.at(Stage::Backup))?;
-        if plan.deletes.contains(&agent.settings.config) {
-            return Err(at_backup(format!(
-                "the set has no {}: HAProxy neither starts nor reloads without it; send it with every set",
-                agent.settings.config
-            )));
-        }
-        let prepared =
-            install::prepare(&agent.store, writes, &plan.deletes, &self.record.made_dirs).map_err(
-                |error| {
-                    at_backup(match &error {
-                        PrepareError::Refused(refusal) => refusal.to_string(),
-                        PrepareError::Store(error) => words(error),
-                    })
-                },
-            )?;
-        let targets = plan.writes.iter().map(|write| (&write.path, false));
-        let changes: Vec<Change<'_>> = targets
-            .chain(plan.deletes.iter().map(|path| (path, true)))
-            .map(|(path, removal)| Change {
-                path,
-                exists: prepared.existing.contains_key(path),
-                removal,
-                was_owned: self.record.owned.get(path).copied(),
-                hash: self.held(path),
-            })
-            .collect();
-        // Numbers are spent even if this apply fails: a backup's name is never used twice.
-        let entries = journal::plan_entries(
-            &self.record.journal,
-            changes,
-            agent.store.mounts(),
-            &mut self.record.next_backup,
-        );
-        let taken = Journal {
-            entries: entries.clone(),
-        };
-        if let Err(error) = journal::back_up(&agent.store, &entries) {
-            self.retired.push(taken);
-            return Err(at_backup(words(&error)));
-        }
-        let before = (
-            self.record.journal.clone(),
-            self.record.made_dirs.clone(),
-            self.own_too(plan),
-        );
-        self.record.journal.add(entries);
-        self.record
-            .made_dirs
-            .extend(prepared.missing_dirs.iter().cloned());
-        self.record.intent = Some(Intent {
-            plan_id: job.manifest.plan_id.clone(),
-            token: job.manifest.token,
-            mode: job.manifest.mode,
-            commands: !(job.manifest.ops.is_empty() && job.manifest.in_place_ops.is_empty()),
-            plan_schema_version: job.manifest.plan_schema_version,
-            tree: install::Intent::new(
-                writes,
-                &plan.deletes,
-                &prepared,
-                agent.settings.config.as_str(),
-            ),
-            owned: before.2.is_some().then(|| plan.owned.clone()),
-            fold: hex(&fold),
-        });
-        let recorded = self
-            .enter(Event::JournalTaken)
-            .map_err(|error| error.at(Stage::Backup))
-            .and_then(|()| self.save(agent).map_err(|error| at_backup(words(&error))));
-        if let Err(failure) = recorded {
-            let (journal, made_dirs, owned) = before;
-            self.record.journal = journal;
-            self.record.made_dirs = made_dirs;
-            if let Some(owned) = owned {
-                self.record.owned = owned;
-            }
-            self.record.intent = None;
-            self.phase = None;
-            // A failed sync may still have left the intent on disk. It must not be found
-            // there once its backups are gone, so they wait for the next save.
-            self.retired.push(taken);
-            return Err(failure);
-        }
-        Ok(())
-    }
-
-    /// Adds the plan's paths to the owned ones; what was owned before, if that differs.
-    fn own_too(&mut self, plan: &Plan) -> Option<BTreeMap<ManifestPath, DigestKind>> {
-        if self.record.owned == plan.owned {
-            return None;
-        }
-        let before = self.record.owned.clone();
-        let added = plan.owned.iter().map(|(path, kind)| (path.clone(), *kind));
-        self.record.owned.extend(added);
-        Some(before)
-    }
-
-    /// Renames, unlinks, and the note that they are done.
-    fn write_tree(
-        &mut self,
-        agent: &Agent,
-        plan: &Plan,
-        parts: &BTreeMap<ManifestPath, StagedFile>,
-        fold: [u8; 32],
-    ) -> Result<(), Failure> {
-        let failed = |error: &crate::store::StoreError| Failure {
-            stage: Stage::Write,
-            message: words(error),
-        };
-        if let Some(intent) = &self.record.intent {
-            install::install(&agent.store, &intent.tree).map_err(|error| failed(&error))?;
-        }
-        let now = agent.clock.wall();
-        let mut as_planned = true;
-        for file in &plan.writes {
-            let fs = &**agent.store.fs();
-            let mark = parts.get(&file.path).and_then(|part| part.mark);
-            as_planned &= self
-                .tree
-                .note(fs, &file.path, file.hash, mark, now)
-                .map_err(|error| failed(&error))?;
-        }
-        for path in &plan.deletes {
-            self.tree.forget(path);
-        }
-        if as_planned {
-            self.tree.folds_to(fold);
-        }
-        if self.record.owned != plan.owned {
-            self.record.owned.clone_from(&plan.owned);
-        }
-        self.step(agent, Event::TreeWritten, |_| {})
-            .map_err(|e| e.at(Stage::Write))
     }
 
     /// Only files changed, and no command is needed.

@@ -77,6 +77,7 @@ impl Tx {
             }
             Ended::Unknown { words } | Ended::WorkerChanged { words } => {
                 log::warn!(reason = words; "what the worker holds is not known after a batch");
+                say_why(&mut job.report.op_results, &words);
                 self.record.forget_worker();
                 self.activate(job, ReloadWhy::WorkerUnknown)
             }
@@ -223,6 +224,16 @@ fn told(results: &[OpOutcome]) -> Vec<OpResult> {
             },
         })
         .collect()
+}
+
+/// Where not even the first op was sent, no other one says why.
+fn say_why(results: &mut [OpResult], words: &str) {
+    let not_run = Outcome::NotRun.as_str();
+    if let Some(output) = results.first_mut().and_then(|first| first.output.as_mut()) {
+        if output == not_run {
+            *output = format!("{not_run}: {words}");
+        }
+    }
 }
 
 /// One op is at fault, and so none was sent.

@@ -14,7 +14,7 @@ use crate::store::tree::Tree;
 use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, Stage};
-use crate::wire::state::{Haproxy, RuntimeInventory, WorkerAnswer};
+use crate::wire::state::{Degraded, Haproxy, RuntimeInventory, WorkerAnswer};
 
 use super::agent::Agent;
 use super::machine::{self, Event, IllegalStep, Phase};
@@ -63,6 +63,8 @@ pub(super) struct Tx {
     pub(super) found: bool,
     /// The record in memory is ahead of the one on disk.
     pub(super) unsaved: bool,
+    /// Since when it could not be saved, and why.
+    pub(super) unsaved_since: Option<Degraded>,
     /// A worker came from nowhere and nothing has been done about it yet, whoever saw it
     /// first: an apply, a reader that verifies, or the background look.
     pub(super) worker_strange: bool,
@@ -107,8 +109,17 @@ impl Tx {
         self.record.phase = self.phase;
         self.record.fold = hex(&self.tree.fold());
         self.unsaved = true;
-        agent.state_file.save(&self.record)?;
+        if let Err(error) = agent.state_file.save(&self.record) {
+            let since = match self.unsaved_since.take() {
+                Some(earlier) => earlier.since,
+                None => agent.clock.wall().rfc3339(),
+            };
+            let reason = words(&error);
+            self.unsaved_since = Some(Degraded { since, reason });
+            return Err(error);
+        }
         self.unsaved = false;
+        self.unsaved_since = None;
         Ok(())
     }
 
@@ -137,6 +148,7 @@ impl Tx {
     /// Looks at every owned file; what moved is hashed again. True if something other
     /// than the agent wrote the tree: the baseline is forgotten then.
     pub(super) fn look_at_tree(&mut self, agent: &Agent) -> Result<bool, StoreError> {
+        agent.store.require_in_place()?;
         let changed = self.tree.recheck(&**agent.store.fs(), agent.clock.wall())?;
         if changed.is_empty() {
             return Ok(false);
@@ -235,6 +247,7 @@ impl Tx {
                 old:%, new:% = identity, running = self.record.running_plan_id;
                 "HAProxy has another worker, and the agent did not reload; what it runs is unknown"
             );
+            agent.known_bad().forget();
         }
         self.record.worker = Some(identity);
         self.record.forget_worker();

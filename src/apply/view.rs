@@ -7,7 +7,7 @@ use crate::wire::digest::DigestKind;
 use crate::wire::limits::API_VERSION;
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, Timing};
+use crate::wire::result::{ApplyResult, REMEMBERED, Timing};
 use crate::wire::state::{
     Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInventory, State, WorkerAnswer,
 };
@@ -23,6 +23,7 @@ use super::tx::Tx;
 pub(super) struct View {
     pub(super) baseline: Baseline,
     pub(super) files: BTreeMap<ManifestPath, HeldFile>,
+    in_the_way: BTreeMap<ManifestPath, String>,
     generation: u64,
     plan_schema_version: i64,
     haproxy: Haproxy,
@@ -36,6 +37,7 @@ pub(super) struct View {
     last_apply: Option<ApplyResult>,
     violation: Option<String>,
     degraded: Option<Degraded>,
+    unsaved: Option<Degraded>,
     deletes: PendingDeletes,
     blob: Option<BlobRef>,
 }
@@ -69,6 +71,13 @@ impl View {
         Self {
             baseline: record.baseline(),
             files,
+            in_the_way: {
+                let others = tx.tree.others();
+                let others = others.filter(|(path, _)| record.owned.contains_key(*path));
+                others
+                    .map(|(path, kind)| (path.clone(), kind.to_string()))
+                    .collect()
+            },
             generation: record.generation,
             plan_schema_version: record.plan_schema_version,
             haproxy: tx.haproxy(),
@@ -83,6 +92,7 @@ impl View {
             last_apply: record.last_apply.clone(),
             violation: record.violation.clone(),
             degraded: record.degraded.clone(),
+            unsaved: tx.unsaved_since.clone(),
             deletes: {
                 let (servers, backends) = record.deletes.pending();
                 PendingDeletes { servers, backends }
@@ -94,7 +104,7 @@ impl View {
     }
 
     /// A remembered refusal with the ids and the time of now. No reload was performed
-    /// for this answer, and nothing was rolled back.
+    /// for this answer, and nothing was rolled back; the words say so, and what to do.
     pub(super) fn refresh(
         &self,
         clock: &dyn Clock,
@@ -118,6 +128,9 @@ impl View {
         if let Some(reload) = &mut nack.reload {
             reload.performed = false;
             reload.took_ms = None;
+        }
+        if let Some(failure) = &mut nack.error {
+            failure.message = format!("{}\n{REMEMBERED}", failure.message);
         }
         nack
     }
@@ -161,8 +174,10 @@ impl Agent {
             applied_token: view.baseline.applied_token,
             lkg_plan_id: view.baseline.lkg_plan_id.clone(),
             reserved_paths: self.settings.reserved.names(),
+            worker_socket: self.settings.worker_socket.clone(),
             applied_plan_stored: stored,
             files: view.files.clone(),
+            in_the_way: view.in_the_way.clone(),
             runtime_inventory: view.inventory.clone(),
             pending_deletes: view.deletes.clone(),
             applied_plan: None,
@@ -170,6 +185,7 @@ impl Agent {
             last_apply: view.last_apply.clone(),
             invariant_violation: view.violation.clone(),
             degraded: view.degraded.clone(),
+            unsaved: view.unsaved.clone(),
         };
         (state, blob)
     }

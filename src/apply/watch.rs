@@ -7,6 +7,7 @@
 
 use std::time::Instant;
 
+use crate::store::StoreError;
 use crate::store::tree::Tree;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
@@ -27,6 +28,9 @@ impl Agent {
             // Logged by whoever failed first; an apply meanwhile says it again.
             self.publish(&tx);
             return;
+        }
+        if let Err(error) = self.store.require_in_place() {
+            tx.base_is_covered(self, &error);
         }
         if tx.worker_strange {
             tx.restore_worker(self);
@@ -50,6 +54,9 @@ impl Agent {
             return true;
         }
         let began = self.clock.now();
+        if let Err(error) = self.store.require_in_place() {
+            tx.base_is_covered(self, &error);
+        }
         let paths: Vec<ManifestPath> = tx.record.owned.keys().cloned().collect();
         match Tree::observe(&**self.store.fs(), &paths, self.clock.wall()) {
             Ok(tree) => {
@@ -84,6 +91,19 @@ impl Tx {
         if let Err(error) = self.save(agent) {
             log::error!(error:% = words(&error); "the state cannot be saved; it is saved before the next apply");
         }
+    }
+
+    /// What the agent's directory holds is not what HAProxy would find: nothing is claimed of
+    /// it until a full set lands where it should. What the worker runs is as it was.
+    fn base_is_covered(&mut self, agent: &Agent, error: &StoreError) {
+        if self.record.applied_plan_id.is_empty() {
+            return;
+        }
+        let reason = words(error);
+        log::error!(reason, plan_id = self.record.applied_plan_id; "the applied plan is unknown");
+        self.record.applied_plan_id.clear();
+        self.degrade(agent, &reason);
+        self.save_quietly(agent);
     }
 
     /// Another worker runs. Reloads the applied set once, if disk still holds it.

@@ -86,6 +86,18 @@ pub struct Reason {
     pub text: String,
 }
 
+impl Reason {
+    /// Whoever pushes wants a reload.
+    pub(crate) fn asked() -> Self {
+        Self {
+            path: None,
+            needs: Verdict::Reload,
+            why: Why::Asked,
+            text: "a reload was asked for".to_owned(),
+        }
+    }
+}
+
 /// What is to be done, and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decision {
@@ -181,7 +193,10 @@ pub fn decide(set: &FileSet, state: &State) -> Decision {
             kind: one.entry.as_ref().map(|entry| entry.kind),
             needs: found.as_ref().map_or(Verdict::Reload, |found| found.needs),
         });
-        let Some(found) = found else { continue };
+        let Some(mut found) = found else { continue };
+        if let Some(what) = state.in_the_way.get(one.path) {
+            found.texts = vec![format!("on the agent's disk {what} stands in its place")];
+        }
         reasons.extend(found.texts.into_iter().map(|text| Reason {
             path: Some(one.path.clone()),
             needs: found.needs,
@@ -212,23 +227,15 @@ fn blockers(state: &State, settled: bool) -> Vec<(Why, String)> {
             Why::UnknownBaseline,
             "the agent does not know what is applied (it is new, the last set was refused, or something else wrote its files)".to_owned(),
         ));
+        found.extend(silence(state));
         return found;
     }
-    if let Some(silent) = state.worker.as_ref().filter(|worker| !worker.answers) {
-        found.push((
-            Why::NoAnswer,
-            format!(
-                "HAProxy has not answered since {}: {}",
-                silent.since,
-                silent.reason.as_deref().unwrap_or("its socket is silent")
-            ),
-        ));
-    }
+    found.extend(silence(state));
     if let Some(degraded) = &state.degraded {
         found.push((
             Why::Degraded,
             format!(
-                "since {} something is wrong that a reload ends: {}",
+                "the agent is degraded since {}, until a reload works: {}",
                 degraded.since, degraded.reason
             ),
         ));
@@ -268,6 +275,16 @@ fn blockers(state: &State, settled: bool) -> Vec<(Why, String)> {
         ));
     }
     found
+}
+
+fn silence(state: &State) -> Option<(Why, String)> {
+    let silent = state.worker.as_ref().filter(|worker| !worker.answers)?;
+    let reason = silent.reason.as_deref().unwrap_or("its socket is silent");
+    let since = &silent.since;
+    Some((
+        Why::NoAnswer,
+        format!("HAProxy has not answered since {since}: {reason}"),
+    ))
 }
 
 /// Nothing differs.

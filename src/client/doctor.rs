@@ -3,11 +3,16 @@
 //! HAProxy judges a set when it reads it; this looks for what HAProxy does not say, or
 //! says only at three in the morning: files that can never change without a reload
 //! because the configuration spells them otherwise, map lines that a file and a command
-//! read differently, certificates whose key is elsewhere. Pure, like a decision, and
+//! read differently, certificates whose key is elsewhere, answers that have run out, a
+//! socket that the agent will miss. Pure, like a decision, and
 //! never a reason to refuse a push.
 
 mod findings;
 mod lines;
+mod ocsp;
+mod tls;
+
+use std::time::SystemTime;
 
 use serde::Serialize;
 
@@ -47,14 +52,15 @@ pub struct Finding {
     pub next: String,
 }
 
-/// Looks at the set, and at what the running HAProxy calls its files. The worst findings
-/// come first, then by path and line.
+/// Looks at the set, and at what the running HAProxy calls its files. `now` tells what has
+/// run out. The worst findings come first, then by path and line.
 #[must_use]
-pub fn doctor(set: &FileSet, state: &State) -> Vec<Finding> {
+pub fn doctor(set: &FileSet, state: &State, now: SystemTime) -> Vec<Finding> {
     let mut findings = Findings::of(set, state);
     for entry in set.files() {
         lines::look(&entry, set, &mut findings);
     }
+    tls::look(set, now, &mut findings);
     findings.sorted()
 }
 

@@ -110,6 +110,7 @@ pub mod fleet;
 mod form;
 mod pool;
 pub mod push;
+pub(crate) mod socket;
 mod state;
 
 pub use crate::http::client::{Cancel, Origin, OriginError};
@@ -121,8 +122,11 @@ pub use error::{Error, Refused, Transport};
 pub use fileset::{FileSet, FileSetError, FileSetOptions};
 pub use fleet::Fleet;
 pub use push::{
-    Epoch, Outcome, PushError, PushOptions, Pushed, Refusal, Step, push, push_watched, revert,
+    Epoch, Outcome, PushError, PushOptions, Pushed, Refusal, Reverted, Step, push, push_watched,
+    revert,
 };
+
+pub use socket::stats_socket_line;
 
 use crate::wire::path::ManifestPath;
 use crate::wire::state::State;

@@ -4,6 +4,7 @@
 //! | answer | reaction |
 //! |---|---|
 //! | 409 `missing` | the same manifest once more with every part; a second one is an error |
+//! | 409 `prev_mismatch`, the same plan | somebody else pushed the same set: waits for it like for our own |
 //! | 409 `prev_mismatch` | an error that says who is on it; with [`PushOptions::overwrite`] another round |
 //! | 409 `unknown_baseline` | another round with the full set and mode `reload` |
 //! | 409 `worker_ops_mismatch` | another round |
@@ -38,10 +39,10 @@ use serde::Serialize;
 
 pub use error::PushError;
 pub use refusal::Refusal;
-pub use revert::revert;
+pub use revert::{Reverted, revert};
 
 use super::client::{Client, StateRead};
-use super::decide::{Decision, Verdict, decide, pushed_by};
+use super::decide::{Decision, Reason, Verdict, decide, pushed_by};
 use super::fileset::FileSet;
 use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::Token;
@@ -86,6 +87,9 @@ pub struct PushOptions {
     /// How long a reload that the agent put off is waited for; zero returns at once
     /// with [`Outcome::Pending`].
     pub wait: Duration,
+    /// How much of that a HAProxy gets that does not answer: nothing but somebody who
+    /// starts it ends that, and the reload stays due without anybody waiting.
+    pub silence: Duration,
     /// How long an agent that vanished in the middle of an apply is waited for.
     pub recover: Duration,
 }
@@ -101,6 +105,7 @@ impl Default for PushOptions {
             take_over: false,
             look: true,
             wait: Duration::from_secs(150),
+            silence: Duration::from_secs(15),
             recover: Duration::from_secs(20),
         }
     }
@@ -113,6 +118,20 @@ pub enum Step<'s> {
     Reading {
         /// From 1.
         round: u32,
+    },
+    /// HAProxy does not answer its agent. The push goes on: it may be on its way.
+    Silent {
+        /// In an operator's words.
+        reason: &'s str,
+        /// RFC 3339.
+        since: &'s str,
+    },
+    /// The agent may not reach the worker that loads this set. The push goes on.
+    Doubtful {
+        /// Why, and in which file.
+        text: &'s str,
+        /// The line that helps.
+        next: &'s str,
     },
     /// What is to be done.
     Decided(&'s Decision),
@@ -149,6 +168,13 @@ pub enum Outcome {
     Unchanged,
     /// The agent holds the set, and the worker runs it.
     Applied,
+    /// The same, and it was somebody else's push of the same set that did it, at the
+    /// same time.
+    AppliedByOther {
+        /// Who, if they said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// The agent holds the set, and its reload is due then; it was not waited for.
     Pending {
         /// RFC 3339.
@@ -183,7 +209,7 @@ impl Pushed {
     #[must_use]
     pub fn is_converged(&self) -> bool {
         match self.outcome {
-            Outcome::Unchanged | Outcome::Applied => true,
+            Outcome::Unchanged | Outcome::Applied | Outcome::AppliedByOther { .. } => true,
             Outcome::Pending { .. } | Outcome::InPart(_) => false,
         }
     }
@@ -275,6 +301,10 @@ impl Push<'_> {
             match self.first {
                 None => self.first = Some(state.applied_token),
                 Some(first) if first == state.applied_token || self.options.overwrite => {}
+                Some(_) if state.applied_plan_id == self.set.plan_id() => {
+                    let decision = self.decision(&state);
+                    return self.theirs(round, decision, state.applied_token);
+                }
                 Some(_) => return Err(PushError::overtaken(&state)),
             }
             let epoch = self.epoch_for(&state)?;
@@ -288,6 +318,17 @@ impl Push<'_> {
         };
         if let Some(path) = super::reserved(self.set, &state) {
             return Err(super::Error::from(super::Refused::Reserved(path.clone())).into());
+        }
+        if let Some(worker) = state.worker.as_ref().filter(|worker| !worker.answers) {
+            let reason = worker.reason.as_deref().unwrap_or("its socket is silent");
+            let since = &worker.since;
+            (self.watch)(&Step::Silent { reason, since });
+        }
+        if let (1, Some(doubt)) = (round, super::socket::doubt(self.set, &state)) {
+            (self.watch)(&Step::Doubtful {
+                text: &doubt.line(),
+                next: &doubt.next,
+            });
         }
         (self.watch)(&Step::Decided(&decision));
         if self.is_settled(&state, &decision) {
@@ -332,6 +373,9 @@ impl Push<'_> {
             decision.ops.clear();
         }
         decision.send_all |= other_release;
+        if self.options.reload {
+            decision.reasons.insert(0, Reason::asked());
+        }
         decision
     }
 
@@ -350,6 +394,27 @@ impl Push<'_> {
 #[must_use]
 pub fn is_silent(state: &State) -> bool {
     state.worker.as_ref().is_some_and(|worker| !worker.answers)
+}
+
+/// What HAProxy warned of when it loaded the set all the same, in lines, as far as the agent
+/// kept it. Not what it says of itself at every start, such as under which user it runs.
+#[must_use]
+pub fn warnings(result: &ApplyResult) -> Vec<&str> {
+    let reload = result.reload.as_ref().filter(|reload| reload.ok);
+    let output = reload.and_then(|reload| reload.output.as_deref());
+    // Lines without a level go on with the one before.
+    let mut shown = false;
+    let mut is_shown = |line: &&str| {
+        if line.starts_with('[') {
+            let warns = ["[WARNING]", "[ALERT]"]
+                .iter()
+                .any(|level| line.starts_with(level));
+            shown = warns && !line.contains("main()]");
+        }
+        shown
+    };
+    let lines = output.unwrap_or_default().lines();
+    lines.filter(|line| is_shown(line)).collect()
 }
 
 /// Whether a refusal is one that the agent remembered, so that HAProxy was not asked

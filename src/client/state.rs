@@ -42,8 +42,10 @@ fn lenient(api_version: u32, fields: &Map<String, Value>) -> State {
         applied_token: or_default(fields, "applied_token"),
         lkg_plan_id: or_default(fields, "lkg_plan_id"),
         reserved_paths: or_default(fields, "reserved_paths"),
+        worker_socket: field(fields, "worker_socket"),
         applied_plan_stored: or_default(fields, "applied_plan_stored"),
         files: or_default(fields, "files"),
+        in_the_way: or_default(fields, "in_the_way"),
         runtime_inventory: or_default::<RuntimeInventory>(fields, "runtime_inventory"),
         pending_deletes: or_default::<PendingDeletes>(fields, "pending_deletes"),
         applied_plan: field(fields, "applied_plan"),
@@ -51,6 +53,7 @@ fn lenient(api_version: u32, fields: &Map<String, Value>) -> State {
         last_apply: field(fields, "last_apply"),
         invariant_violation: field(fields, "invariant_violation"),
         degraded: field(fields, "degraded"),
+        unsaved: field(fields, "unsaved"),
     }
 }
 

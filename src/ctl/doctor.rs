@@ -1,5 +1,7 @@
 //! `hapticctl doctor`: what will be trouble later.
 
+use std::time::SystemTime;
+
 use serde_json::json;
 
 use super::view::{Block, Report};
@@ -13,7 +15,7 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet) -> Report {
         ..StateRead::default()
     };
     let blocks = fleet.each(|_, client| match client.state(read) {
-        Ok(state) => block(&doctor(set, &state)),
+        Ok(state) => block(&doctor(set, &state, SystemTime::now())),
         Err(error) => plan::unasked(&error),
     });
     let mut report = Report::new(labels(fleet), blocks);

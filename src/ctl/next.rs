@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::view::{Block, Failure};
-use crate::client::{Error, PushError, Refusal, Refused, Transport};
+use super::words;
+use crate::client::push::is_remembered;
+use crate::client::{Client, StateRead};
+use crate::client::{Error, PushError, Refusal, Refused, Transport, stats_socket_line};
 use crate::http::client::Error as HttpError;
 use crate::wire::result::{ApplyResult, ConflictReason, Stage};
 
@@ -17,12 +20,16 @@ pub(super) fn of_error(error: &Error) -> Failure {
 }
 
 /// A push or revert that did not get there, with the agent's answer if it gave one.
-pub(super) fn failed(error: &PushError) -> Block {
-    let mut block = Block::failure(&of_push(error));
+/// `socket`: where the agent looks for the worker, if it tells.
+pub(super) fn failed(error: &PushError, socket: Option<&str>) -> Block {
+    let mut block = Block::failure(&of_push(error, socket));
     match error {
         PushError::Nack(result) => {
             block.field("refusal", json!(Refusal::of(result)));
             block.field("result", json!(result));
+            if let Some(line) = parted(result) {
+                block.line(line);
+            }
         }
         PushError::Overtaken {
             applied_plan_id,
@@ -75,6 +82,9 @@ pub(super) fn after(refusal: Refusal) -> &'static str {
         Refusal::Unconfirmed => {
             "HAProxy's log says what its master is doing; once it answers, push again, which reloads"
         }
+        Refusal::NoWorker => {
+            "see that the configuration opens the agent's --worker-socket, then push again"
+        }
         Refusal::Unread => "hapticctl push DIR writes it again",
         Refusal::Disk => {
             "make possible on the agent's machine what is named above, then push again"
@@ -102,20 +112,82 @@ fn after_revert(refusal: Refusal) -> &'static str {
         Refusal::Disk => {
             "make possible on the agent's machine what is named above, then hapticctl revert again"
         }
-        Refusal::NothingGood | Refusal::GoodLost => after(refusal),
+        Refusal::NoWorker | Refusal::NothingGood | Refusal::GoodLost => after(refusal),
+    }
+}
+
+/// Where a refused set went back on disk further than on the worker: disk has what HAProxy
+/// loaded last, and commands have brought the worker on since.
+pub(super) fn parted(result: &ApplyResult) -> Option<String> {
+    let back = match result.rollback {
+        Some(rollback) => rollback.performed && !rollback.reloaded,
+        None => is_remembered(result),
+    };
+    let (disk, worker) = (&result.lkg_plan_id, &result.worker_ops_plan_id);
+    if !back || disk.is_empty() || disk == worker {
+        return None;
+    }
+    let disk = format!(
+        "disk is back at plan {}, the last that HAProxy loaded",
+        words::plan(disk)
+    );
+    let brought = match worker.as_str() {
+        "" => "what commands have brought since".to_owned(),
+        worker => format!(
+            "what commands have brought since, plan {}",
+            words::plan(worker)
+        ),
+    };
+    let stage = result.error.as_ref()?.stage;
+    match Refusal::of(result)? {
+        _ if stage.is_revert() => None,
+        Refusal::Files | Refusal::Silent | Refusal::Unread => Some(format!(
+            "{disk}, and the worker serves {brought}: a restart would lose that. To keep it until this set is mended, push its directory again"
+        )),
+        Refusal::Unasked | Refusal::Ended => Some(format!(
+            "{disk}: HAProxy starts from that, without {brought}. Push again then"
+        )),
+        Refusal::Unconfirmed
+        | Refusal::NoWorker
+        | Refusal::Disk
+        | Refusal::NothingGood
+        | Refusal::GoodLost => None,
     }
 }
 
 /// What the answer that is no success asks for.
-pub(super) fn of_result(result: &ApplyResult) -> &'static str {
+pub(super) fn of_result(result: &ApplyResult, socket: Option<&str>) -> String {
     let refusal = Refusal::of(result).unwrap_or(Refusal::Silent);
-    match result.error.as_ref().map(|failure| failure.stage) {
-        Some(Stage::Revert | Stage::RevertReload) => after_revert(refusal),
+    if refusal == Refusal::NoWorker {
+        return opens_the_socket(socket);
+    }
+    let next = match result.error.as_ref().map(|failure| failure.stage) {
+        Some(stage) if stage.is_revert() => after_revert(refusal),
         Some(_) | None => after(refusal),
+    };
+    next.to_owned()
+}
+
+/// Where the agent looks for its worker, if that is what an error is about.
+pub(super) fn socket(client: &Client, error: &PushError) -> Option<String> {
+    let PushError::Nack(result) = error else {
+        return None;
+    };
+    match Refusal::of(result) {
+        Some(Refusal::NoWorker) => client.state(StateRead::default()).ok()?.worker_socket,
+        Some(_) | None => None,
     }
 }
 
-fn of_push(error: &PushError) -> Failure {
+/// The line that is missing where HAProxy loads sets and its agent does not meet it.
+pub(super) fn opens_the_socket(socket: Option<&str>) -> String {
+    format!(
+        "HAProxy has loaded the set, but the agent does not find its worker: see that the global section has the line `{}`, then push again",
+        stats_socket_line(socket)
+    )
+}
+
+fn of_push(error: &PushError, socket: Option<&str>) -> Failure {
     let next = match error {
         PushError::Client(error) => return of_error(error),
         PushError::Overtaken { .. } => {
@@ -124,7 +196,7 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Stale { .. } => {
             "if a controller leads there, leave it to it; if it is gone for good, push with --take-over".into()
         }
-        PushError::Nack(result) => of_result(result).into(),
+        PushError::Nack(result) => of_result(result, socket),
         PushError::NotRunning { silent: true, .. } => HAPROXY_IS_AWAY.into(),
         PushError::NotRunning { silent: false, .. } => {
             "hapticctl state shows what runs; push again, which reloads".into()
@@ -250,6 +322,11 @@ mod tests {
                 Refusal::Unconfirmed,
                 "once it answers, push again",
                 "once it answers, hapticctl revert again",
+            ),
+            (
+                Refusal::NoWorker,
+                "opens the agent's --worker-socket",
+                "opens the agent's --worker-socket",
             ),
             (
                 Refusal::Unread,

@@ -4,28 +4,59 @@ use serde_json::json;
 
 use super::view::{Block, Report};
 use super::{labels, next, words};
-use crate::client::decide::{Change, Decision, Verdict};
-use crate::client::{Error, FileSet, Fleet, Refused, StateRead, decide, reserved};
+use crate::client::decide::{Change, Decision, Verdict, Why};
+use crate::client::socket;
+use crate::client::{
+    Client, Error, FileSet, Fleet, Refused, StateRead, Transport, decide, reserved,
+};
+use crate::http::client::{Error as HttpError, Phase};
+use crate::wire::result::Stage;
 use crate::wire::state::State;
 
 /// Files that are named one by one.
 const MAX_SHOWN: usize = 20;
 
 pub(super) fn run(fleet: &Fleet, set: &FileSet) -> Report {
-    let read = StateRead {
-        plan: true,
-        ..StateRead::default()
-    };
-    let blocks = fleet.each(|_, client| match client.state(read) {
-        Ok(state) => match reserved(set, &state) {
-            Some(path) => unasked(&Error::from(Refused::Reserved(path.clone()))),
-            None => block(set, &state, &decide(set, &state)),
-        },
-        Err(error) => unasked(&error),
+    let blocks = fleet.each(|_, client| {
+        let (state, hashed) = match looked(client) {
+            Ok(seen) => seen,
+            Err(error) => return unasked(&error),
+        };
+        if let Some(path) = reserved(set, &state) {
+            return unasked(&Error::from(Refused::Reserved(path.clone())));
+        }
+        let mut block = block(set, &state, &decide(set, &state));
+        block.field("hashed", hashed);
+        if !hashed {
+            block.line(
+                "the agent is busy, so the files on its disk were not hashed; hapticctl verify does that",
+            );
+        }
+        block
     });
     let mut report = Report::new(labels(fleet), blocks);
     describe(set, &mut report);
     report
+}
+
+/// The state after a look at the disk, which a push would build on; while an apply keeps
+/// the agent from looking, the state as it knows it.
+fn looked(client: &Client) -> Result<(State, bool), Error> {
+    let read = |verify| client.state(StateRead { verify, plan: true });
+    match read(true) {
+        Ok(state) => Ok((state, true)),
+        Err(error) if is_busy(&error) => read(false).map(|state| (state, false)),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_busy(error: &Error) -> bool {
+    let stage = error.failure().map(|failure| failure.stage);
+    let waited = matches!(
+        error,
+        Error::Transport(Transport::Http(HttpError::Timeout(phase))) if *phase != Phase::Connect
+    );
+    waited || stage == Some(Stage::Busy)
 }
 
 /// The set itself, which is the same for all agents.
@@ -68,6 +99,14 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
         block.line(format!("command {} {object}", op.kind));
     }
     more(&mut block, decision.ops.len(), MAX_SHOWN, "command");
+    if let Some(doubt) = socket::doubt(set, state) {
+        block.line(format!("warning: {}", doubt.line()));
+        block.line(format!("  {}", doubt.next));
+        block.field(
+            "warnings",
+            vec![format!("{}; {}", doubt.line(), doubt.next)],
+        );
+    }
     if state.reload_pending_at.is_some() {
         block.line("a reload is pending there: it will load this set too");
     }
@@ -108,6 +147,7 @@ pub(super) fn reasons(block: &mut Block, decision: &Decision, most: usize) {
         };
         block.line(match &reason.path {
             Some(path) => format!("{verdict}: {path}: {}", reason.text),
+            None if reason.why == Why::Asked => format!("{verdict}: {} (--reload)", reason.text),
             None => format!("{verdict}: {}", reason.text),
         });
     }

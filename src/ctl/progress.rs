@@ -56,6 +56,16 @@ impl Progress {
     pub(super) fn step(&self, place: usize, step: &Step<'_>) {
         let (phase, said) = match step {
             Step::Reading { .. } => (Phase::Reading, None),
+            Step::Silent { reason, since } => (
+                Phase::Reading,
+                Some(format!(
+                    "HAProxy's worker has not answered its agent since {}: {reason}; pushing all the same, but if HAProxy is not running nothing runs the set before it is started",
+                    when::moment(since)
+                )),
+            ),
+            Step::Doubtful { text, next } => {
+                (Phase::Reading, Some(format!("warning: {text}\n  {next}")))
+            }
             Step::Decided(_) => return,
             Step::Sending { sent, total } => (
                 Phase::Sending {

@@ -1,16 +1,22 @@
 //! `hapticctl push`: the set to every agent, with an eye on the way there.
 
+use std::cell::RefCell;
+
 use serde_json::json;
 
 use super::progress::Progress;
 use super::view::{Block, Report};
 use super::{labels, next, plan, when, words};
 use crate::cli::ctl::PushFlags;
-use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed};
+use crate::client::push::warnings;
+use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed, Step};
 use crate::wire::result::ResultMode;
 
 /// Reasons that are told after the fact; a plan tells more.
 const MAX_REASONS: usize = 4;
+
+/// Lines of what HAProxy warned of.
+const MAX_SAID: usize = 10;
 
 pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let options = PushOptions {
@@ -25,15 +31,28 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let labels = labels(fleet);
     let progress = Progress::new(labels.clone());
     let outcomes = fleet.each(|place, client| {
-        let watch = |step: &crate::client::Step<'_>| progress.step(place, step);
+        let warnings = RefCell::new(Vec::new());
+        let watch = |step: &Step<'_>| {
+            progress.step(place, step);
+            if let Step::Doubtful { text, next } = step {
+                warnings.borrow_mut().push(format!("{text}; {next}"));
+            }
+        };
         let outcome = crate::client::push_watched(client, set, &options, &watch);
         progress.done(place, outcome.as_ref().is_ok_and(Pushed::is_converged));
-        outcome
+        let socket = outcome.as_ref().err().and_then(|e| next::socket(client, e));
+        (outcome, socket, warnings.into_inner())
     });
     progress.end();
     let blocks = outcomes
         .into_iter()
-        .map(|outcome| block(&outcome))
+        .map(|(outcome, socket, warnings)| {
+            let mut block = block(&outcome, socket.as_deref());
+            if !warnings.is_empty() {
+                block.field("warnings", warnings);
+            }
+            block
+        })
         .collect();
     let mut report = Report::new(labels, blocks);
     plan::describe(set, &mut report);
@@ -53,10 +72,10 @@ fn who() -> String {
     }
 }
 
-fn block(outcome: &Result<Pushed, PushError>) -> Block {
+fn block(outcome: &Result<Pushed, PushError>, socket: Option<&str>) -> Block {
     match outcome {
         Ok(pushed) => done(pushed),
-        Err(error) => next::failed(error),
+        Err(error) => next::failed(error, socket),
     }
 }
 
@@ -68,9 +87,12 @@ fn done(pushed: &Pushed) -> Block {
     block.field("decision", json!(pushed.decision));
     if let Some(result) = &pushed.result {
         block.field("result", json!(result));
+        if let Some(unsaved) = &result.unsaved {
+            block.line(unsaved);
+        }
     }
     match &pushed.outcome {
-        Outcome::Unchanged => {}
+        Outcome::Unchanged | Outcome::AppliedByOther { .. } => {}
         Outcome::Applied => {
             plan::reasons(&mut block, &pushed.decision, MAX_REASONS);
             for failed in pushed.result.iter().flat_map(|result| {
@@ -85,6 +107,13 @@ fn done(pushed: &Pushed) -> Block {
                     failed.0,
                     words::outcome(failed.1)
                 ));
+            }
+            let said = pushed.result.as_ref().map(warnings).unwrap_or_default();
+            if !said.is_empty() {
+                block.line("HAProxy loaded it, and warns:");
+            }
+            for line in words::head(&said, MAX_SAID) {
+                block.line(format!("  {line}"));
             }
         }
         Outcome::Pending { reason, .. } => {
@@ -111,6 +140,10 @@ fn done(pushed: &Pushed) -> Block {
 fn title(pushed: &Pushed) -> String {
     match &pushed.outcome {
         Outcome::Unchanged => "unchanged: it runs this set already".into(),
+        Outcome::AppliedByOther { by } => format!(
+            "applied by somebody else at the same time: {} pushed the same set, and it runs",
+            by.as_deref().unwrap_or("they")
+        ),
         Outcome::Pending { due, .. } => {
             format!("written; the reload is put off to {}", when::moment(due))
         }

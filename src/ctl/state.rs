@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::next::{HAPROXY_IS_AWAY, HELD_RELOAD, of_result};
+use super::next::{self, HAPROXY_IS_AWAY, HELD_RELOAD, of_result, opens_the_socket};
 use super::view::{Block, Report};
 use super::{labels, plan, when, words};
 use crate::client::decide::pushed_by;
-use crate::client::push::is_silent;
+use crate::client::push::{is_silent, warnings};
 use crate::client::{Fleet, Refusal, StateRead};
-use crate::wire::result::{ApplyResult, ResultMode, Stage, UNREACHABLE};
+use crate::wire::result::{ApplyResult, ResultMode, UNREACHABLE};
 use crate::wire::state::State;
 
 /// Names that are listed one by one.
@@ -106,7 +106,7 @@ impl Standing {
     pub(super) fn next(self, state: &State) -> Option<String> {
         match self {
             Self::Empty => Some("hapticctl push DIR".into()),
-            Self::Down => Some(HAPROXY_IS_AWAY.into()),
+            Self::Down => Some(down(state)),
             Self::Degraded => Some(degraded(state)),
             Self::Unknown => Some(
                 "hapticctl verify DIR lists what differs; hapticctl push DIR puts it right".into(),
@@ -115,6 +115,15 @@ impl Standing {
             Self::Pending => Some("hapticctl wait waits for it".into()),
             Self::Good => None,
         }
+    }
+}
+
+/// HAProxy is away, or runs without the socket.
+fn down(state: &State) -> String {
+    let refusal = state.last_apply.as_ref().and_then(Refusal::of);
+    match refusal {
+        Some(Refusal::NoWorker) => opens_the_socket(state.worker_socket.as_deref()),
+        Some(_) | None => HAPROXY_IS_AWAY.into(),
     }
 }
 
@@ -131,14 +140,18 @@ fn degraded(state: &State) -> String {
         Some((Some(Refusal::Files | Refusal::Silent), last)) if serves_last_good(state) => {
             let settle = match state.lkg_plan_id.as_str() {
                 _ if !is_push(last) => String::new(),
-                lkg => format!(
+                lkg if lkg == serving(state) => format!(
                     "; hapticctl revert settles for plan {} instead",
+                    words::plan(lkg)
+                ),
+                lkg => format!(
+                    "; hapticctl revert settles for plan {} instead, and drops what commands brought since",
                     words::plan(lkg)
                 ),
             };
             format!("push a set that HAProxy accepts: hapticctl push DIR{settle}")
         }
-        Some((_, last)) => of_result(last).into(),
+        Some((_, last)) => of_result(last, state.worker_socket.as_deref()),
         None if unreachable => HAPROXY_IS_AWAY.into(),
         None => "hapticctl push DIR, which sends everything and reloads".into(),
     }
@@ -146,8 +159,8 @@ fn degraded(state: &State) -> String {
 
 /// Whether it was a set that was refused, not the way back.
 fn is_push(last: &ApplyResult) -> bool {
-    let stage = last.error.as_ref().map(|failure| failure.stage);
-    !matches!(stage, Some(Stage::Revert | Stage::RevertReload))
+    let failure = last.error.as_ref();
+    !failure.is_some_and(|failure| failure.stage.is_revert())
 }
 
 /// What the worker runs: the plan that it loaded, or the one that commands brought it to
@@ -201,6 +214,20 @@ pub(super) fn block(state: &State) -> Block {
     deletes(&mut block, state);
     if let Some(last) = &state.last_apply {
         last_apply(&mut block, last);
+        let since = state.worker_ops_plan_id == last.worker_ops_plan_id;
+        if let Some(parted) = next::parted(last).filter(|_| since) {
+            block.row("but", parted);
+        }
+    }
+    if let Some(unsaved) = &state.unsaved {
+        block.row(
+            "not saved",
+            format!(
+                "the agent cannot save its state since {}: {}",
+                when::moment(&unsaved.since),
+                unsaved.reason
+            ),
+        );
     }
     if let Some(name) = &state.invariant_violation {
         block.row(
@@ -277,6 +304,10 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
             format!("stage {}: {}", failure.stage.as_str(), failure.message),
         );
     }
+    let said = warnings(last);
+    if !said.is_empty() {
+        block.row("warnings", words::head(&said, MAX_SHOWN).join("\n"));
+    }
     if let Some(words) = last
         .reload
         .as_ref()
@@ -303,9 +334,7 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
                 false if last.worker_ops_plan_id == last.lkg_plan_id => {
                     "the last good set was put back; the worker had never left it"
                 }
-                false => {
-                    "the last good set was put back on disk; the worker still has what commands brought since, until it is reloaded"
-                }
+                false => "the last good set was put back on disk, not on the worker",
             },
         );
     }

@@ -14,6 +14,9 @@ use crate::wire::state::State;
 /// Differences that are listed one by one.
 const MAX_SHOWN: usize = 50;
 
+/// Paths that are named in one line.
+const MAX_NAMED: usize = 3;
+
 pub(super) fn run(fleet: &Fleet, set: Option<&FileSet>) -> Report {
     let look = StateRead {
         verify: true,
@@ -41,6 +44,8 @@ pub(super) fn run(fleet: &Fleet, set: Option<&FileSet>) -> Report {
 enum Difference {
     Changed(ManifestPath),
     Missing(ManifestPath),
+    /// Something else than a file stands there.
+    Blocked(ManifestPath, String),
     /// Owned, and not in the directory.
     Extra(ManifestPath),
 }
@@ -50,6 +55,7 @@ impl Difference {
         match self {
             Self::Changed(path) => format!("changed  {path}"),
             Self::Missing(path) => format!("missing  {path}"),
+            Self::Blocked(path, what) => format!("blocked  {path}, which is {what}"),
             Self::Extra(path) => format!("extra    {path}"),
         }
     }
@@ -58,9 +64,20 @@ impl Difference {
         let (path, what) = match self {
             Self::Changed(path) => (path, "changed"),
             Self::Missing(path) => (path, "missing"),
+            Self::Blocked(path, by) => {
+                return json!({"path": path, "difference": "blocked", "by": by});
+            }
             Self::Extra(path) => (path, "extra"),
         };
         json!({"path": path, "difference": what})
+    }
+
+    /// A file that is not there, or what is there instead.
+    fn absent(path: &ManifestPath, state: &State) -> Self {
+        match state.in_the_way.get(path) {
+            Some(what) => Self::Blocked(path.clone(), what.clone()),
+            None => Self::Missing(path.clone()),
+        }
     }
 }
 
@@ -82,6 +99,7 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
             "{} on disk, all as in {against}",
             words::counted(after.files.len(), "file")
         ),
+        (0, true) if !after.in_the_way.is_empty() => blocked(after),
         (0, true) => "the agent does not know what is applied: its files were changed earlier, or a push was refused".into(),
         (count, _) => format!("{} from {against}", words::counted(count, "difference")),
     };
@@ -111,11 +129,23 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
     if !good {
         block.next = Some(match set {
             _ if silent.is_some() => next::HAPROXY_IS_AWAY.into(),
+            _ if !after.in_the_way.is_empty() => {
+                "move away what stands in a file's place on the agent's machine, then hapticctl push DIR".into()
+            }
             Some(_) => "hapticctl push DIR puts the directory's files there".into(),
             None => "hapticctl push DIR puts the right files back; hapticctl verify DIR compares with a directory".to_owned(),
         });
     }
     block
+}
+
+/// What was found before, and still stands there.
+fn blocked(state: &State) -> String {
+    let paths = state.in_the_way.iter();
+    let paths: Vec<String> = paths
+        .map(|(path, what)| format!("{path} is {what}"))
+        .collect();
+    format!("no file in its place: {}", words::some(&paths, MAX_NAMED))
 }
 
 /// What a look at the disk changed in the agent's records.
@@ -125,7 +155,7 @@ fn from_records(before: &State, after: &State) -> Vec<Difference> {
     for path in paths {
         match (before.files.get(path), after.files.get(path)) {
             (Some(was), Some(is)) if was == is => {}
-            (Some(_), None) => differences.push(Difference::Missing(path.clone())),
+            (Some(_), None) => differences.push(Difference::absent(path, after)),
             (_, Some(_)) => differences.push(Difference::Changed(path.clone())),
             (None, None) => {}
         }
@@ -137,7 +167,7 @@ fn from_set(set: &FileSet, state: &State) -> Vec<Difference> {
     let mut differences = Vec::new();
     for entry in set.files() {
         match state.files.get(entry.path) {
-            None => differences.push(Difference::Missing(entry.path.clone())),
+            None => differences.push(Difference::absent(entry.path, state)),
             Some(held) => {
                 let same =
                     held.size == entry.size && ContentHash::of(entry.content).matches(&held.digest);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock, UnixNanos};
+use crate::format::calendar::days;
 
 /// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
@@ -80,7 +81,7 @@ fn parse(text: &str) -> Option<UnixNanos> {
     if !shaped {
         return None;
     }
-    let number = |range: std::ops::Range<usize>| -> Option<i128> {
+    let number = |range: std::ops::Range<usize>| -> Option<i64> {
         let digits = text.get(range)?;
         let all = digits.bytes().all(|byte| byte.is_ascii_digit());
         all.then(|| digits.parse().ok()).flatten()
@@ -99,30 +100,14 @@ fn parse(text: &str) -> Option<UnixNanos> {
     let nanos = match rest.strip_prefix('.') {
         None if rest.is_empty() => 0,
         Some(digits) if (1..=9).contains(&digits.len()) => {
-            let value: i128 = number(20..20 + digits.len())?;
+            let value = number(20..20 + digits.len())?;
             let missing = u32::try_from(9 - digits.len()).ok()?;
-            value * 10_i128.pow(missing)
+            value * 10_i64.pow(missing)
         }
         Some(_) | None => return None,
     };
     let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    Some(UnixNanos(seconds * SECOND + nanos))
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar; the year begins in March, so that the
-/// leap day is its last.
-fn days(year: i128, month: i128, day: i128) -> i128 {
-    let (year, month) = match month {
-        1 | 2 => (year - 1, month + 9),
-        _ => (year, month - 3),
-    };
-    let before_month = (153 * month + 2) / 5;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + before_month
-        + day
-        - 1
-        - 719_468
+    Some(UnixNanos(i128::from(seconds) * SECOND + i128::from(nanos)))
 }
 
 #[cfg(test)]

@@ -28,7 +28,10 @@ pub(super) fn outcome(output: &str) -> String {
     match output {
         "not_run" => "not sent, because one before it failed".into(),
         "unknown" => "how it ended is not known, its answer was lost".into(),
-        other => clean(other),
+        other => match other.strip_prefix("not_run: ") {
+            Some(why) => format!("not sent: {}", clean(why)),
+            None => clean(other),
+        },
     }
 }
 
@@ -65,6 +68,19 @@ pub(super) fn some(names: &[String], most: usize) -> String {
     }
 }
 
+/// The first of some lines, and how many more there are.
+pub(super) fn head(all: &[&str], most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = all.iter().take(most).map(|line| clean(line)).collect();
+    match all.len().saturating_sub(most) {
+        0 => {}
+        more => lines.push(format!(
+            "and {} more; -o json has all",
+            counted(more, "line")
+        )),
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +115,11 @@ mod tests {
         }
         assert_eq!(counted(1, "file"), "1 file");
         assert_eq!(counted(0, "file"), "0 files");
+        assert_eq!(head(&["a", "b"], 2), ["a", "b"]);
+        assert_eq!(
+            head(&["a", "b", "c"], 1),
+            ["a", "and 2 lines more; -o json has all"]
+        );
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
         assert_eq!(some(&names, 2), "a, b and 1 more");
         assert_eq!(some(&names, 3), "a, b, c");

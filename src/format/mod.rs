@@ -6,6 +6,7 @@
 //! configuration language.
 
 pub mod base64;
+pub mod calendar;
 pub mod crt_list;
 pub mod field;
 pub mod map_file;

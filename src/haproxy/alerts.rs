@@ -11,12 +11,12 @@ use std::fmt;
 pub const MAX_WORDS_BYTES: usize = 4096;
 
 /// Faults of the machine and the moment, in lower case: the same files may load later,
-/// so they must not be remembered as bad.
-const SURROUNDINGS: [&str; 11] = [
+/// so they must not be remembered as bad. The words of 3.0 to 3.4; a file that cannot be
+/// opened counts, because it may be one that is not of the set.
+const SURROUNDINGS: [&str; 28] = [
     "cannot bind",
     "protocols failed to start",
     "already in use",
-    "could not resolve",
     "out of memory",
     "cannot allocate",
     "not enough memory",
@@ -24,6 +24,24 @@ const SURROUNDINGS: [&str; 11] = [
     "no space left",
     "permission denied",
     "cannot fork",
+    "could not resolve",
+    "invalid address",
+    "cannot find user id",
+    "cannot find group id",
+    "no such file",
+    "is a directory",
+    "unable to stat",
+    "stat() failed",
+    "cannot open",
+    "could not open",
+    "couldn't open",
+    "unable to open",
+    "failed to open",
+    "error opening",
+    "error encountered while reading",
+    "cannot be read",
+    "unable to load dh parameters",
+    "no ssl certificate specified",
 ];
 
 /// The start-up log of one reload.
@@ -85,7 +103,8 @@ impl ReloadLog {
 
     /// For a refused reload: whether it was refused for what the files say. True only
     /// when HAProxy raised a configuration alert and none about its surroundings (an
-    /// address it cannot bind, memory, name resolution), which a later try may not meet.
+    /// address it cannot bind, memory, name resolution, a file that it cannot open), which
+    /// a later try may not meet.
     #[must_use]
     pub fn is_verdict_on_files(&self) -> bool {
         let records = self.records();
@@ -252,8 +271,40 @@ mod tests {
         assert!(!log(&format!("{REFUSED}{UNBINDABLE}")).is_verdict_on_files());
         assert!(!log("").is_verdict_on_files());
         assert!(!log("[WARNING]  (1) : config : a hint").is_verdict_on_files());
-        let unresolved = "[ALERT]    (1) : config : parsing [c:1] : 'server b/s' : could not resolve address 'x.example'.";
-        assert!(!log(unresolved).is_verdict_on_files());
+    }
+
+    /// As 3.0 and 3.4 print them.
+    #[test]
+    fn what_lies_beside_the_set_is_no_verdict_on_it() {
+        for words in [
+            "'server b/s' : could not resolve address 'x.example'.",
+            "'bind' : invalid address: 'x.example' in 'x.example:80'",
+            "invalid args in converter 'map' : failed to open pattern file <a.map>.",
+            "'bind :1' in section 'frontend' : unable to stat SSL certificate from file 'a.pem' : No such file or directory.",
+            "'crt-list' : cannot open file 'a' : No such file or directory",
+            "Couldn't open the ca-file 'a' (No such file or directory).",
+            "errorfile : error opening file 'a'.",
+            "error in Lua file 'a.lua': cannot open a.lua: No such file or directory",
+            "cannot find user id for 'nobody-at-all' (0:Success)",
+            "'ssl-dh-param-file': unable to load DH parameters from file <a>.",
+            "Error opening OCSP response file 'a' cannot be read or parsed.",
+            "invalid args in converter 'map' : error encountered while reading  <a> : Is a directory.",
+        ] {
+            let text = format!("[ALERT]    (1) : config : parsing [c:1] : {words}\n");
+            assert!(!log(&text).is_verdict_on_files(), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_the_files_themselves_say_is_a_verdict() {
+        for words in [
+            "unknown keyword 'frobnicate' in 'backend' section",
+            "unable to load certificate from file 'a.pem': no start line.",
+            "'import' is not a valid IPv4 or IPv6 address at line 1 of file 'a.map'.",
+        ] {
+            let text = format!("[ALERT]    (1) : config : parsing [c:1] : {words}\n");
+            assert!(log(&text).is_verdict_on_files(), "{words}");
+        }
     }
 
     #[test]

@@ -55,10 +55,7 @@ impl WorkerInfo {
         if !text.starts_with("Name: HAProxy\n") {
             return Err(InfoError::NotInfo);
         }
-        let version = field(text, "Version")?;
-        let pid = field(text, "Pid")?;
-        let start = field(text, "Start_time_sec")?;
-        let stopping = field(text, "Stopping")?;
+        let [version, pid, start, stopping] = fields(text)?;
         let bad = |name, value: &str| InfoError::Value {
             name,
             value: value.chars().take(80).collect(),
@@ -78,17 +75,29 @@ impl WorkerInfo {
     }
 }
 
-/// The value of the only line `name: value` that ends in LF.
-fn field<'a>(text: &'a str, name: &'static str) -> Result<&'a str, InfoError> {
-    let mut values = text.split_inclusive('\n').filter_map(|line| {
-        line.strip_suffix('\n')?
-            .strip_prefix(name)?
-            .strip_prefix(": ")
-    });
-    match (values.next(), values.next()) {
-        (Some(value), None) => Ok(value),
-        (None, _) | (Some(_), Some(_)) => Err(InfoError::Field { name }),
+/// What a worker is told by.
+const FIELDS: [&str; 4] = ["Version", "Pid", "Start_time_sec", "Stopping"];
+
+/// The value of the only line `name: value` that ends in LF, for each of [`FIELDS`].
+fn fields(text: &str) -> Result<[&str; FIELDS.len()], InfoError> {
+    let mut values = [None; FIELDS.len()];
+    let lines = text
+        .split_inclusive('\n')
+        .filter_map(|line| line.strip_suffix('\n')?.split_once(": "));
+    for (name, value) in lines {
+        let Some(at) = FIELDS.iter().position(|field| *field == name) else {
+            continue;
+        };
+        // The positions are those of the names.
+        if values[at].replace(value).is_some() {
+            return Err(InfoError::Field { name: FIELDS[at] });
+        }
     }
+    let mut all = [""; FIELDS.len()];
+    for ((all, value), name) in all.iter_mut().zip(values).zip(FIELDS) {
+        *all = value.ok_or(InfoError::Field { name })?;
+    }
+    Ok(all)
 }
 
 /// Plain digits only: `parse` alone would take a plus sign.

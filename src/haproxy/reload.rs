@@ -23,6 +23,7 @@ use super::socket::SocketError;
 use super::wait::{Backoff, Deadline};
 use super::worker::WorkerSocket;
 use crate::clock::{Clock, UnixNanos};
+use crate::wire::result::{NO_NEW_WORKER, STILL_ANSWERS};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -167,9 +168,7 @@ impl Procedure<'_> {
                 log,
             },
             Err(seen) => ReloadOutcome::Unconfirmed {
-                what: format!(
-                    "HAProxy reported success and no new worker showed up in time: {seen}"
-                ),
+                what: format!("{NO_NEW_WORKER}: {seen}"),
                 took: self.took(),
                 log,
             },
@@ -239,7 +238,7 @@ impl Procedure<'_> {
             let seen = match look {
                 Ok(info) if info.stopping => format!("{} answers and is stopping", info.identity),
                 Ok(info) if Some(info.identity) == self.before => {
-                    format!("{} still answers, as before", info.identity)
+                    format!("{} {STILL_ANSWERS}", info.identity)
                 }
                 Ok(info) if !is_older(&info, asked) => return Ok(info),
                 Ok(info) => {

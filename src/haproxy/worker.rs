@@ -188,7 +188,7 @@ impl AskedInfo {
     /// # Errors
     ///
     /// As [`WorkerSocket::info`].
-    pub fn answer(mut self, deadline: Deadline) -> Result<WorkerInfo, SocketError> {
+    pub fn answer(&mut self, deadline: Deadline) -> Result<WorkerInfo, SocketError> {
         let malformed = |path: &Path, what: String| SocketError::Malformed {
             path: path.to_path_buf(),
             what,

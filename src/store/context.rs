@@ -130,6 +130,18 @@ impl Store {
             .map_err(|e| StoreError::io(Op::Stat, path, e))
     }
 
+    /// Checks that who goes by the base directory's name finds the directory that is worked
+    /// in.
+    ///
+    /// # Errors
+    /// [`StoreError::Covered`].
+    pub fn require_in_place(&self) -> Result<(), StoreError> {
+        match self.fs.is_in_place() {
+            true => Ok(()),
+            false => Err(StoreError::Covered),
+        }
+    }
+
     /// Whether a regular file is there.
     ///
     /// # Errors

@@ -9,14 +9,14 @@
 //! used with calls that do not follow it.
 //!
 //! The base itself may be a symbolic link. It is resolved once: an agent keeps
-//! working in the directory it was started on, whatever its name points to later.
+//! working in the directory it was started on, and says so when its name leads elsewhere.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{
@@ -32,6 +32,8 @@ use super::fs::{Attrs, Entry, FileKind, FileOut, Fs, Stat, split};
 #[derive(Debug)]
 pub struct DiskFs {
     base: OwnedFd,
+    /// What the base was opened by, absolute.
+    name: PathBuf,
     openat2: bool,
 }
 
@@ -77,9 +79,11 @@ impl DiskFs {
     /// It does not exist or is no directory.
     pub fn open_by_components(base: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let base = retry_on_intr(|| rustix::fs::openat(CWD, base, flags, Mode::empty()))?;
+        let name = std::path::absolute(base)?;
+        let base = retry_on_intr(|| rustix::fs::openat(CWD, &name, flags, Mode::empty()))?;
         Ok(Self {
             base,
+            name,
             openat2: false,
         })
     }
@@ -283,6 +287,15 @@ fn look_without_statx(dir: impl AsFd, name: &str, flags: AtFlags) -> Result<Stat
 }
 
 impl Fs for DiskFs {
+    fn is_in_place(&self) -> bool {
+        let named = rustix::fs::stat(&self.name);
+        match (rustix::fs::fstat(&self.base), named) {
+            (Ok(here), Ok(named)) => (here.st_dev, here.st_ino) == (named.st_dev, named.st_ino),
+            (_, Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => false,
+            (Err(_), Ok(_)) | (_, Err(_)) => true,
+        }
+    }
+
     fn stat(&self, path: &str) -> io::Result<Option<Stat>> {
         if path.is_empty() {
             return found(look(&self.base, "", AtFlags::EMPTY_PATH));
@@ -369,9 +382,12 @@ impl Fs for DiskFs {
             Ok(())
         };
         std::thread::scope(|scope| {
+            let mut shares = paths.chunks(share).enumerate();
+            // One is this thread's: a single file costs no thread.
+            let own = shares.next();
             let mut running = Vec::new();
             let mut result = Ok(());
-            for (n, part) in paths.chunks(share).enumerate() {
+            for (n, part) in shares {
                 let first = n * share;
                 let spawned = std::thread::Builder::new()
                     .name("sync".to_owned())
@@ -381,6 +397,9 @@ impl Fs for DiskFs {
                     // No thread to be had: this one does it.
                     Err(_) => result = result.and(sync_share(first, part)),
                 }
+            }
+            if let Some((_, part)) = own {
+                result = result.and(sync_share(0, part));
             }
             for thread in running {
                 let done = thread

@@ -94,6 +94,8 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
+    /// The base directory's name leads to another directory than the one that is worked in.
+    Covered,
 }
 
 impl StoreError {
@@ -115,7 +117,8 @@ impl StoreError {
             Self::BackupLost { .. }
             | Self::StagedLost { .. }
             | Self::TooLarge { .. }
-            | Self::BadName { .. } => None,
+            | Self::BadName { .. }
+            | Self::Covered => None,
         }
     }
 }
@@ -196,6 +199,9 @@ impl fmt::Display for StoreError {
                 )
             }
             Self::BadName { name } => write!(f, "{name:?} cannot be a file name of the agent"),
+            Self::Covered => f.write_str(
+                "the base directory is not the one that the agent was started on: something was mounted over it or took its name; restart the agent to work in the one that is there now",
+            ),
         }
     }
 }
@@ -207,7 +213,8 @@ impl std::error::Error for StoreError {
             Self::BackupLost { .. }
             | Self::StagedLost { .. }
             | Self::TooLarge { .. }
-            | Self::BadName { .. } => None,
+            | Self::BadName { .. }
+            | Self::Covered => None,
         }
     }
 }

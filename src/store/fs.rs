@@ -140,6 +140,14 @@ pub trait FileOut: Write + Send {
 /// Every method may fail with any error of the system; only what a caller can rely
 /// on is documented.
 pub trait Fs: Send + Sync + fmt::Debug {
+    /// Whether the base directory's name still leads to the directory that is worked in.
+    /// Whoever else goes by the name, HAProxy first of all, finds another one if not. A
+    /// name that cannot be looked up although it is there tells nothing, and counts as
+    /// yes.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
     /// Looks at a name without following it. `None` if it, or a directory above it, does not exist.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ pub mod lock;
 #[cfg(test)]
 pub mod model;
 pub mod mounts;
+mod phase_file;
 pub mod restore;
 pub mod stage;
 pub mod state_file;

@@ -1,15 +1,13 @@
-//! The caller's state: one JSON object, written whole and never in place; beside it a
-//! small phase file for the steps in between.
+//! The caller's state: one JSON object, written whole and never in place; beside it the
+//! phases noted since.
 //!
 //! A file that does not parse, or whose `format` this version does not know, is moved
 //! aside, never deleted and never overwritten, and the caller starts without it; a
 //! file that cannot be *read* is an error instead, because starting without a state
 //! that is there would forget a baseline.
 //!
-//! The phase file costs one small write, whatever the number of files, and is
-//! not synced: after a power loss an *older* phase of the same transaction, or none,
-//! may be found. What must not be lost in that way is written with
-//! [`StateFile::save_phase_synced`] or with the state.
+//! The phase file ([`super::phase_file`]) is not synced: what must survive a power loss
+//! is written with the state.
 
 use std::io::{self, Read as _, Write as _};
 
@@ -18,14 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use super::context::Store;
 use super::error::{Op, StoreError};
-use super::fs::{FileKind, split};
+use super::fs::{FileKind, FileOut, split};
+use super::phase_file::PhaseFile;
 
 /// The largest state that is read: the journal and intent of 4096 paths take about 4 MiB.
 pub const MAX_STATE_BYTES: u64 = 64 * 1024 * 1024;
-
-/// The largest phase file that is read: a thousand deferred deletes with the longest names
-/// take two thirds of it.
-const MAX_PHASE_BYTES: u64 = 1024 * 1024;
 
 /// Mode of the agent's own files.
 const FILE_MODE: u32 = 0o600;
@@ -57,10 +52,11 @@ pub enum Loaded<T, P> {
 }
 
 /// The state file and its phase file.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct StateFile {
     store: Store,
     path: String,
+    phases: PhaseFile,
 }
 
 #[derive(Deserialize)]
@@ -68,18 +64,14 @@ struct Head {
     format: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-struct PhaseRecord<P> {
-    txn: u64,
-    phase: P,
-}
-
 impl StateFile {
     /// A state file at `path`, relative to the base, in a directory that exists.
     pub fn new(store: &Store, path: impl Into<String>) -> Self {
+        let path = path.into();
         Self {
             store: store.clone(),
-            path: path.into(),
+            phases: PhaseFile::new(store, format!("{path}.phase")),
+            path,
         }
     }
 
@@ -87,9 +79,9 @@ impl StateFile {
     #[must_use]
     pub fn companions(&self) -> [String; 4] {
         [
-            self.phase_path(),
+            self.phases.path().to_owned(),
             temporary(&self.path),
-            temporary(&self.phase_path()),
+            temporary(self.phases.path()),
             format!("{}.bad", self.path),
         ]
     }
@@ -97,11 +89,11 @@ impl StateFile {
     /// Removes what a write that was cut has left, and, where there is no state, the phase
     /// of one that is gone: its transaction's number may come again.
     pub fn tidy(&self, has_state: bool) {
-        let phase = self.phase_path();
+        let phase = self.phases.path();
         remove_quietly(&self.store, &temporary(&self.path));
-        remove_quietly(&self.store, &temporary(&phase));
+        remove_quietly(&self.store, &temporary(phase));
         if !has_state {
-            remove_quietly(&self.store, &phase);
+            remove_quietly(&self.store, phase);
         }
     }
 
@@ -127,7 +119,7 @@ impl StateFile {
         };
         match parse::<T>(&bytes) {
             Ok(state) => {
-                let phase = self.load_phase(state.txn())?;
+                let phase = self.phases.last_of(state.txn())?;
                 Ok(Loaded::Found(state, phase))
             }
             Err(reason) => self.set_aside(reason),
@@ -153,44 +145,7 @@ impl StateFile {
     /// # Errors
     /// The disk's; the phase noted before is then still there.
     pub fn save_phase<P: Serialize>(&self, txn: u64, phase: &P) -> Result<(), StoreError> {
-        self.write_phase(txn, phase, false)
-    }
-
-    /// Notes a phase that a power loss must not take back, with full durability.
-    ///
-    /// # Errors
-    /// The disk's.
-    pub fn save_phase_synced<P: Serialize>(&self, txn: u64, phase: &P) -> Result<(), StoreError> {
-        self.write_phase(txn, phase, self.store.durability().syncs())
-    }
-
-    fn write_phase<P: Serialize>(&self, txn: u64, phase: &P, sync: bool) -> Result<(), StoreError> {
-        let path = self.phase_path();
-        let bytes = encode(&path, &PhaseRecord { txn, phase })?;
-        replace_file(&self.store, &path, &bytes, sync)
-    }
-
-    /// Only a whole record of this very transaction counts; a torn one is one that was
-    /// never noted.
-    fn load_phase<P: DeserializeOwned>(&self, txn: u64) -> Result<Option<P>, StoreError> {
-        let path = self.phase_path();
-        let bytes = match read_bounded(&self.store, &path, MAX_PHASE_BYTES) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) | Err(StoreError::TooLarge { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        match serde_json::from_slice::<PhaseRecord<P>>(&bytes) {
-            Ok(record) if record.txn == txn => Ok(Some(record.phase)),
-            Ok(_) => Ok(None),
-            Err(error) => {
-                log::info!(path, error:%; "a torn phase file is ignored");
-                Ok(None)
-            }
-        }
-    }
-
-    fn phase_path(&self) -> String {
-        format!("{}.phase", self.path)
+        self.phases.note(txn, phase)
     }
 
     fn set_aside<T, P>(&self, reason: String) -> Result<Loaded<T, P>, StoreError> {
@@ -217,7 +172,7 @@ fn parse<T: Stored>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|e| format!("it does not parse: {e}"))
 }
 
-fn encode<T: Serialize>(path: &str, value: &T) -> Result<Vec<u8>, StoreError> {
+pub(super) fn encode<T: Serialize>(path: &str, value: &T) -> Result<Vec<u8>, StoreError> {
     let invalid = |e| StoreError::io(Op::Write, path, io::Error::other(e));
     let mut bytes = serde_json::to_vec(value).map_err(invalid)?;
     bytes.push(b'\n');
@@ -264,12 +219,23 @@ pub(super) fn replace_file(
     bytes: &[u8],
     sync: bool,
 ) -> Result<(), StoreError> {
+    replace_and_keep(store, path, bytes, sync).map(drop)
+}
+
+/// The same; what is written to the result afterwards is appended.
+pub(super) fn replace_and_keep(
+    store: &Store,
+    path: &str,
+    bytes: &[u8],
+    sync: bool,
+) -> Result<Box<dyn FileOut>, StoreError> {
     let temporary = temporary(path);
-    let done = write_file(store, &temporary, bytes, sync).and_then(|()| {
+    let done = write_file(store, &temporary, bytes, sync).and_then(|file| {
         store
             .fs()
             .rename(&temporary, path)
-            .map_err(|e| StoreError::io(Op::Rename, path, e))
+            .map_err(|e| StoreError::io(Op::Rename, path, e))?;
+        Ok(file)
     });
     if done.is_err() {
         let _ = store.fs().unlink(&temporary);
@@ -278,7 +244,7 @@ pub(super) fn replace_file(
     if sync {
         store.sync_dirs([split(path).0])?;
     }
-    Ok(())
+    done
 }
 
 /// Removes a file of the agent's own that is of no use; one that stays does no harm.
@@ -288,7 +254,12 @@ pub(super) fn remove_quietly(store: &Store, path: &str) {
     }
 }
 
-fn write_file(store: &Store, path: &str, bytes: &[u8], sync: bool) -> Result<(), StoreError> {
+fn write_file(
+    store: &Store,
+    path: &str,
+    bytes: &[u8],
+    sync: bool,
+) -> Result<Box<dyn FileOut>, StoreError> {
     let mut file = match store.create(path, FILE_MODE) {
         Err(error) if error.errno() == Some(libc::EEXIST) => {
             store.unlink_if_there(path)?;
@@ -301,5 +272,5 @@ fn write_file(store: &Store, path: &str, bytes: &[u8], sync: bool) -> Result<(),
     if sync {
         file.sync().map_err(|e| StoreError::io(Op::Sync, path, e))?;
     }
-    Ok(())
+    Ok(file)
 }

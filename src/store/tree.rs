@@ -8,9 +8,10 @@
 //! time that no other write can have.
 //!
 //! A path at which no regular file stands counts as absent, whatever else is there:
-//! the fold then differs, which is the point. Memory is one entry a path.
+//! the fold then differs, which is the point. What else it is is kept for whoever has to
+//! move it out of the way. Memory is one entry a path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::OnceLock;
 
@@ -39,7 +40,7 @@ const FOLD_BYTES: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     files: BTreeMap<ManifestPath, Observed>,
-    absent: BTreeSet<ManifestPath>,
+    absent: BTreeMap<ManifestPath, Option<FileKind>>,
     /// [`Tree::fold`] of `files` as they are now, once it was asked for.
     folded: OnceLock<[u8; 32]>,
 }
@@ -127,15 +128,19 @@ impl Tree {
         path: &ManifestPath,
         now: UnixNanos,
     ) -> Result<Option<Observed>, StoreError> {
-        let observed = match stat_file(fs, path.as_str())? {
-            None => None,
+        let (observed, instead) = match look(fs, path.as_str())? {
+            Looked::Nothing => (None, None),
+            Looked::Else(kind) => (None, Some(kind)),
             // Stamped before it is read: a change in between shows at the next look.
-            Some(stat) => hash_file(fs, path.as_str())?.map(|hash| Observed {
-                hash,
-                stamp: Stamp::new(&stat, now),
-            }),
+            Looked::File(stat) => {
+                let hashed = hash_file(fs, path.as_str())?.map(|hash| Observed {
+                    hash,
+                    stamp: Stamp::new(&stat, now),
+                });
+                (hashed, None)
+            }
         };
-        self.set(path, observed);
+        self.set(path, observed, instead);
         Ok(observed)
     }
 
@@ -153,19 +158,17 @@ impl Tree {
         mark: Option<i128>,
         now: UnixNanos,
     ) -> Result<bool, StoreError> {
-        let observed = stat_file(fs, path.as_str())?.map(|stat| Observed {
-            hash,
-            stamp: Stamp::new(&stat, now).marked(&stat, mark),
-        });
-        match observed {
-            Some(seen) if seen.stamp.size == hash.size => {
-                self.set(path, observed);
+        match look(fs, path.as_str())? {
+            Looked::File(stat) if stat.size == hash.size => {
+                let stamp = Stamp::new(&stat, now).marked(&stat, mark);
+                self.set(path, Some(Observed { hash, stamp }), None);
                 return Ok(true);
             }
-            Some(_) => {
+            Looked::File(_) => {
                 self.observe_one(fs, path, now)?;
             }
-            None => self.set(path, None),
+            Looked::Else(kind) => self.set(path, None, Some(kind)),
+            Looked::Nothing => self.set(path, None, None),
         }
         Ok(false)
     }
@@ -188,7 +191,7 @@ impl Tree {
     pub fn retain(&mut self, owned: impl Fn(&ManifestPath) -> bool) {
         self.folded.take();
         self.files.retain(|path, _| owned(path));
-        self.absent.retain(|path| owned(path));
+        self.absent.retain(|path, _| owned(path));
     }
 
     /// Looks at every path again, hashes what moved, and returns the paths whose bytes
@@ -217,24 +220,23 @@ impl Tree {
 
     /// The paths whose stat is another one, or could not be had, in the order of the look.
     fn moved(&self, fs: &dyn Fs) -> Vec<(ManifestPath, Result<(), StoreError>)> {
-        let known = self
-            .files
-            .iter()
-            .map(|(path, seen)| (path, Some(seen.stamp)));
-        let known: Vec<_> = known
-            .chain(self.absent.iter().map(|path| (path, None)))
-            .collect();
+        let files = self.files.iter();
+        let files = files.map(|(path, seen)| (path, Ok(seen.stamp)));
+        let absent = self.absent.iter();
+        let absent = absent.map(|(path, instead)| (path, Err(*instead)));
+        let known: Vec<_> = files.chain(absent).collect();
         let names: Vec<&str> = known.iter().map(|(path, _)| path.as_str()).collect();
         let looks = fs.stat_all(&names);
         let mut moved = Vec::new();
-        for ((path, stamp), looked) in known.into_iter().zip(looks) {
-            let still = match regular(path.as_str(), looked) {
+        for ((path, before), looked) in known.into_iter().zip(looks) {
+            let still = match looked_at(path.as_str(), looked) {
                 Err(error) => {
                     moved.push((path.clone(), Err(error)));
                     continue;
                 }
-                Ok(Some(stat)) => stamp.is_some_and(|stamp| stamp.still(&stat)),
-                Ok(None) => stamp.is_none(),
+                Ok(Looked::File(stat)) => before.is_ok_and(|stamp| stamp.still(&stat)),
+                Ok(Looked::Else(kind)) => before == Err(Some(kind)),
+                Ok(Looked::Nothing) => before == Err(None),
             };
             if !still {
                 moved.push((path.clone(), Ok(())));
@@ -247,6 +249,12 @@ impl Tree {
     #[must_use]
     pub fn files(&self) -> &BTreeMap<ManifestPath, Observed> {
         &self.files
+    }
+
+    /// What stands at owned paths and is no file, by path; not where nothing stands.
+    pub fn others(&self) -> impl Iterator<Item = (&ManifestPath, FileKind)> {
+        let absent = self.absent.iter();
+        absent.filter_map(|(path, instead)| Some((path, (*instead)?)))
     }
 
     /// What was last seen at a path.
@@ -264,7 +272,7 @@ impl Tree {
             .get_or_init(|| fold_of(self.files.iter().map(|(path, seen)| (path, seen.hash))))
     }
 
-    fn set(&mut self, path: &ManifestPath, observed: Option<Observed>) {
+    fn set(&mut self, path: &ManifestPath, observed: Option<Observed>, instead: Option<FileKind>) {
         if self.files.get(path).map(|seen| seen.hash) != observed.map(|seen| seen.hash) {
             self.folded.take();
         }
@@ -275,7 +283,7 @@ impl Tree {
             }
             None => {
                 self.files.remove(path);
-                self.absent.insert(path.clone());
+                self.absent.insert(path.clone(), instead);
             }
         }
     }
@@ -300,17 +308,24 @@ pub fn fold_of<'a>(files: impl IntoIterator<Item = (&'a ManifestPath, ContentHas
     fold.finalize().into()
 }
 
-/// A regular file's stat; `None` for everything else, a path through a symbolic link or
-/// a file included.
-fn stat_file(fs: &dyn Fs, path: &str) -> Result<Option<Stat>, StoreError> {
-    regular(path, fs.stat(path))
+/// What stands at a name.
+enum Looked {
+    File(Stat),
+    Else(FileKind),
+    /// Nothing, also where the path leads through a symbolic link or a file.
+    Nothing,
 }
 
-/// What a look at a name says about a regular file there.
-fn regular(path: &str, looked: io::Result<Option<Stat>>) -> Result<Option<Stat>, StoreError> {
+fn look(fs: &dyn Fs, path: &str) -> Result<Looked, StoreError> {
+    looked_at(path, fs.stat(path))
+}
+
+fn looked_at(path: &str, looked: io::Result<Option<Stat>>) -> Result<Looked, StoreError> {
     match looked {
-        Ok(stat) => Ok(stat.filter(|stat| stat.kind == FileKind::File)),
-        Err(error) if is_no_file(&error) => Ok(None),
+        Ok(Some(stat)) if stat.kind == FileKind::File => Ok(Looked::File(stat)),
+        Ok(Some(stat)) => Ok(Looked::Else(stat.kind)),
+        Ok(None) => Ok(Looked::Nothing),
+        Err(error) if is_no_file(&error) => Ok(Looked::Nothing),
         Err(error) => Err(StoreError::io(Op::Stat, path, error)),
     }
 }

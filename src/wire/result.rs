@@ -70,6 +70,12 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Whether it was the way back to the last known good set that failed.
+    #[must_use]
+    pub fn is_revert(self) -> bool {
+        matches!(self, Self::Revert | Self::RevertReload)
+    }
+
     /// The wire name, also the metric label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -96,6 +102,17 @@ pub const UNREACHABLE: &str = "the reload could not be asked for";
 
 /// How it ends when a reload left neither master nor worker.
 pub const HAPROXY_GONE: &str = "HAProxy itself is gone";
+
+/// What a refusal ends with that was answered from memory, and how to get past it.
+pub const REMEMBERED: &str = "HAProxy was not asked again: exactly these files were refused within the last minute. \
+If the reason lay beside them and is mended, change any byte of the set (a comment will do) and it is asked at once";
+
+/// How a failure begins where HAProxy took a set and the agent never met the worker that
+/// loaded it: mostly the set's configuration opens no `stats socket` where the agent looks.
+pub const NO_NEW_WORKER: &str = "HAProxy reported success and no new worker showed up in time";
+
+/// What such a failure says where the socket is open and the former worker is at it.
+pub const STILL_ANSWERS: &str = "still answers, as before";
 
 /// What went wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +243,10 @@ pub struct ApplyResult {
     pub rollback: Option<Rollback>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// Of a success whose record could not be saved: why, and what that means. Absent once
+    /// what is answered survives the agent's death.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsaved: Option<String>,
     /// Only when it changed since the last answer that carried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_inventory: Option<RuntimeInventory>,

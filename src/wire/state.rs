@@ -119,10 +119,18 @@ pub struct State {
     /// that do not tell.
     #[serde(default)]
     pub reserved_paths: Vec<String>,
+    /// Where the agent looks for the worker's socket, absolute; absent from agents that do
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_socket: Option<String>,
     /// Whether the applied plan's blob is here.
     pub applied_plan_stored: bool,
     /// The files the agent owns.
     pub files: BTreeMap<ManifestPath, HeldFile>,
+    /// What stands in the place of an owned file and is none, as last observed: `a
+    /// directory`, `a symbolic link`. Such a path is not among `files`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_the_way: BTreeMap<ManifestPath, String>,
     /// What the worker has loaded.
     pub runtime_inventory: RuntimeInventory,
     /// Removals still waiting.
@@ -142,4 +150,8 @@ pub struct State {
     /// Present while disk and worker may differ from what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<Degraded>,
+    /// Present while the agent cannot save its own state: all that is told here holds, and
+    /// some of it might not survive the agent's death.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsaved: Option<Degraded>,
 }

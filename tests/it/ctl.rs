@@ -1,5 +1,7 @@
 //! `hapticctl` as a person uses it, against real agents beside real HAProxys.
 
+mod disk;
+mod doctor;
 mod fleet;
 mod kit;
 mod lost;

@@ -7,6 +7,7 @@
 
 mod alone;
 mod confined;
+mod covered;
 mod durability;
 mod full;
 mod memory;

@@ -109,6 +109,32 @@ fn a_refusal_is_remembered_for_a_minute_and_costs_no_second_reload() {
 }
 
 #[test]
+fn a_refusal_is_forgotten_with_the_haproxy_that_gave_it() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let bad = Ask::reload("bad");
+    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
+    world.step(Step::Restart);
+    let asked = world.haproxy.asked().len();
+    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
+    assert_eq!(world.haproxy.asked().len(), asked + 1);
+}
+
+#[test]
+fn a_newer_leader_that_is_told_a_remembered_refusal_keeps_the_older_one_out() {
+    let world = on(&[Ask::reload("p1")], Duration::ZERO);
+    let bad = Ask::reload("bad");
+    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
+    let asked = world.haproxy.asked().len();
+    let newer = Ask { epoch: 4, ..bad };
+    assert_eq!(world.apply(newer).mode(), Some(ResultMode::Rejected));
+    assert_eq!(world.haproxy.asked().len(), asked, "it was remembered");
+    let world = world.crash(LoseUnsynced::All);
+    world.start();
+    let older = world.apply(Ask::reload("p2"));
+    assert_eq!(reason(older), ConflictReason::StaleEpoch);
+}
+
+#[test]
 fn a_foreign_writer_costs_the_baseline_and_is_not_overwritten() {
     for restart in [false, true] {
         let world = on(&[Ask::reload("p1")], Duration::ZERO);
@@ -298,6 +324,86 @@ fn a_killed_agent_needs_no_sync() {
     }
     println!("{points} points without a sync");
     assert!(points > 20);
+}
+
+#[test]
+fn a_success_survives_or_says_that_it_may_not() {
+    let again = Ask {
+        under: Some("again"),
+        ..Ask::auto("p1")
+    };
+    let (p1, p2) = (Ask::reload("p1"), Ask::reload("p2"));
+    let shapes: [(&str, Duration, &[Ask], Ask); 6] = [
+        ("reload", Duration::ZERO, &[p1], p2),
+        ("files", Duration::ZERO, &[p1], Ask::auto("p5")),
+        ("noop", Duration::ZERO, &[p1], again),
+        ("scheduled", INTERVAL, &[p1], p2),
+        (
+            "joins, nothing new",
+            INTERVAL,
+            &[p1, p2],
+            Ask {
+                under: Some("again"),
+                ..Ask::auto("p2")
+            },
+        ),
+        (
+            "revert",
+            Duration::ZERO,
+            &[p1, Ask::auto("p5")],
+            Ask::revert(),
+        ),
+    ];
+    for (name, interval, setup, ask) in shapes {
+        let scene = on(setup, interval);
+        let calls = {
+            let whole = scene.copy();
+            let before = whole.fs.calls();
+            assert!(whole.apply(ask).result().ok, "{name}");
+            whole.fs.calls() - before
+        };
+        let (mut kept, mut warned) = (0, 0);
+        for n in 1..=calls {
+            let world = scene.copy();
+            world.fs.fail_from(n, libc::ENOSPC);
+            let what = format!("{name}: calls from {n} of {calls} fail");
+            let Ended::Result(result) = world.apply(ask) else {
+                continue;
+            };
+            if !result.ok {
+                assert_eq!(result.unsaved, None, "{what}");
+                continue;
+            }
+            assert_eq!(
+                result.unsaved,
+                world
+                    .state()
+                    .unsaved
+                    .map(|_| result.unsaved.clone().unwrap()),
+                "{what}"
+            );
+            world.fs.heal();
+            if result.unsaved.is_some() {
+                warned += 1;
+                world.agent.look();
+                assert_eq!(world.state().unsaved, None, "{what}");
+            } else {
+                kept += 1;
+            }
+            let next = world.crash(LoseUnsynced::All);
+            next.start();
+            assert_eq!(
+                next.state().applied_plan_id,
+                result.applied_plan_id,
+                "{what}"
+            );
+            assert_eq!(next.state().applied_token, result.applied_token, "{what}");
+            next.check(&what, true);
+        }
+        println!("{name}: {kept} kept, {warned} told that they may not be");
+        let can_warn = !["noop", "joins, nothing new"].contains(&name);
+        assert_eq!(warned > 0, can_warn, "{name}: {warned}");
+    }
 }
 
 #[test]

@@ -185,6 +185,7 @@ impl World {
             secret_mode: 0o640,
             deletes: crate::haproxy::deletes::Policy::default(),
             reserved: ReservedPaths::default(),
+            worker_socket: None,
         };
         let store = Store::new(
             fs.shared(),

@@ -483,7 +483,7 @@ const TIMEOUT: Flag<CtlFlag> = Flag::option(
     "how long to wait",
     "How long to wait, for each agent: in\n\
      .Ic push\n\
-     for a reload that is put off, in\n\
+     for a reload that is put off (15 seconds of it where HAProxy does not answer), in\n\
      .Ic wait\n\
      in all.",
 );

@@ -23,6 +23,8 @@ use crate::wire::state::{HeldFile, State};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
+    /// Whoever pushes asked for a reload.
+    Asked,
     /// The agent does not know what is applied.
     UnknownBaseline,
     /// Its worker is not known to run what is applied.
@@ -357,7 +359,7 @@ impl Judge<'_> {
                 Why::Added,
                 "it is a new certificate, and no line at the end of a loaded crt-list names it",
             ),
-            (Change::Added, _) => (Why::Added, "it is a new file"),
+            (Change::Added, _) => (Why::Added, self.added()),
             (Change::Changed | Change::Removed, FileKind::Map) => (
                 Why::NotInInventory,
                 "the running HAProxy has no map of this name; if it uses the file it is as something else, such as an ACL's",
@@ -378,10 +380,21 @@ impl Judge<'_> {
         Found::reload(why, text)
     }
 
+    /// Of a file that the agent does not hold. Before the first push the same bytes may
+    /// stand there already.
+    fn added(&self) -> &'static str {
+        match self.state.applied_plan_id.is_empty() {
+            true => "the agent has not put it there, so whatever stands there is replaced",
+            false => "it is a new file",
+        }
+    }
+
     fn config(&mut self, held: Option<&HeldFile>) -> Found {
-        let changed = || Found::reload(Why::Configuration, "the configuration changed");
-        let (Some(declared), Some(held)) = (self.set.declared(), held) else {
-            return changed();
+        let Some(held) = held else {
+            return Found::reload(Why::Added, self.added());
+        };
+        let Some(declared) = self.set.declared() else {
+            return Found::reload(Why::Configuration, "the configuration changed");
         };
         let Some(records) = self.record.and_then(|record| record.backends.as_ref()) else {
             if self.state.applied_plan_stored && self.state.applied_plan.is_none() {

@@ -20,7 +20,7 @@ use crate::wire::manifest::FileKind;
 use crate::wire::path::ManifestPath;
 
 /// What stands for a variable of the environment in a word; no path has it.
-const VARIABLE: char = '\u{1}';
+pub(crate) const VARIABLE: char = '\u{1}';
 
 /// Words of which the next one is a file or directory. Behind any other a word that is
 /// nothing but a variable (a port, a name) is not taken for one.
@@ -230,6 +230,21 @@ impl Mentions {
     }
 }
 
+/// The lines of the set's configurations that hold anything, as words: by file, the line
+/// from 1.
+pub(crate) fn configuration_lines(
+    set: &FileSet,
+) -> impl Iterator<Item = (&ManifestPath, usize, Vec<String>)> {
+    let files = set.files().filter(is_configuration);
+    files.flat_map(|entry| {
+        let lines = entry.content.split(|&byte| byte == b'\n');
+        (1..).zip(lines).filter_map(move |(line, text)| {
+            let words = words(&String::from_utf8_lossy(text));
+            (!words.is_empty()).then_some((entry.path, line, words))
+        })
+    })
+}
+
 /// Whether all of a path is of the bytes that a name is looked for by.
 pub(crate) fn can_be_found(path: &str) -> bool {
     path.chars().all(|c| is_of_name(c) && c != '@')
@@ -259,7 +274,7 @@ fn is_listed(one: Use, mention: &Mention) -> bool {
 
 /// Whether a name may be that file: the base directory is not known, and `default-path`
 /// may shorten a name.
-fn may_be(name: &str, path: &str) -> bool {
+pub(crate) fn may_be(name: &str, path: &str) -> bool {
     let name = plain(name);
     let behind = |long: &str, short: &str| {
         long.strip_suffix(short)

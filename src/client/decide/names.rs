@@ -103,7 +103,7 @@ pub(crate) fn alias<'a>(path: &str, inventory: &'a RuntimeInventory) -> Option<&
 
 /// A name without what a file system passes over: empty components, `.`, and `..` with
 /// what it goes back on.
-pub(super) fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in name.split('/') {
         match part {

@@ -95,6 +95,8 @@ fn applied(set: &FileSet, version: &str) -> State {
         applied_token: Token::default(),
         lkg_plan_id: set.plan_id().into(),
         reserved_paths: Vec::new(),
+        worker_socket: None,
+        in_the_way: BTreeMap::new(),
         applied_plan_stored: true,
         files: files.collect(),
         runtime_inventory: inventory(),
@@ -104,6 +106,7 @@ fn applied(set: &FileSet, version: &str) -> State {
         last_apply: None,
         invariant_violation: None,
         degraded: None,
+        unsaved: None,
     }
 }
 
@@ -260,7 +263,7 @@ fn a_state_that_is_no_baseline_is_a_full_reload() {
                 });
             },
             Why::Degraded,
-            "since T something is wrong that a reload ends: disk full",
+            "the agent is degraded since T, until a reload works: disk full",
             true,
         ),
         (

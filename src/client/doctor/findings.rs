@@ -7,6 +7,8 @@ use crate::client::backends::BACKENDS_FILE;
 use crate::client::backends::ops::{Context, compose};
 use crate::client::decide::names::{Use, companion_of, near, uses};
 use crate::client::fileset::{Entry, FileSet};
+use crate::client::push::warnings;
+use crate::client::socket;
 use crate::format::{HaproxyVersion, field, payload, pem};
 use crate::wire::manifest::FileKind;
 use crate::wire::path::ManifestPath;
@@ -31,6 +33,8 @@ impl Findings {
             this.otherwise(&entry, set, state);
         }
         this.silent(state);
+        this.socket(set, state);
+        this.warned(set, state);
         this.missing(set, state);
         this.skipped(set);
         this.version(set, state);
@@ -227,6 +231,41 @@ impl Findings {
                 "no_answer",
                 format!("HAProxy has not answered since {}: {reason}", silent.since),
                 "start it, as a master (-W) with the sockets that the agent was told",
+            );
+        }
+    }
+
+    /// Whether the agent will meet the worker that loads this.
+    fn socket(&mut self, set: &FileSet, state: &State) {
+        if let Some(doubt) = socket::doubt(set, state) {
+            let (path, line) = &doubt.place;
+            self.add(
+                Severity::Warning,
+                (Some(path), *line),
+                "no_stats_socket",
+                doubt.text,
+                doubt.next,
+            );
+        }
+    }
+
+    /// What HAProxy itself said when it loaded this very set.
+    fn warned(&mut self, set: &FileSet, state: &State) {
+        let last = state.last_apply.as_ref();
+        let ours = last.filter(|last| last.plan_id == set.plan_id());
+        let mut records = ours.map(warnings).unwrap_or_default();
+        records.retain(|line| line.starts_with('['));
+        for record in records.iter().take(MAX_OF_A_KIND) {
+            let words = record.trim_end_matches('.');
+            self.add(
+                Severity::Warning,
+                (None, None),
+                "haproxy_warned",
+                format!("HAProxy warned when it loaded this set: {words}"),
+                match records.len().saturating_sub(MAX_OF_A_KIND) {
+                    0 => "mend it, or leave it if it is meant so".to_owned(),
+                    more => format!("mend it; {more} more are in hapticctl state -o json"),
+                },
             );
         }
     }

@@ -6,14 +6,15 @@ use super::Severity::{Error, Note, Warning};
 use super::findings::Findings;
 use crate::client::fileset::{Entry, FileSet};
 use crate::format::payload::MAX_PAYLOAD_LINE_BYTES;
-use crate::format::{crt_list, map_file, pem};
+use crate::format::{crt_list, map_file};
 use crate::wire::manifest::FileKind;
 
 pub(super) fn look(entry: &Entry<'_>, set: &FileSet, findings: &mut Findings) {
     match entry.kind {
         FileKind::Config => config(entry, findings),
         FileKind::Map => map(entry, findings),
-        FileKind::Cert | FileKind::Ca => certificate(entry, set, findings),
+        // What belongs to them lies in other files too.
+        FileKind::Cert | FileKind::Ca => {}
         FileKind::Crtlist => list(entry, set, findings),
         FileKind::General => {}
     }
@@ -156,69 +157,6 @@ fn map(entry: &Entry<'_>, findings: &mut Findings) {
 fn shown(key: &[u8]) -> String {
     let text = String::from_utf8_lossy(key);
     format!("{:?}", text.chars().take(60).collect::<String>())
-}
-
-fn certificate(entry: &Entry<'_>, set: &FileSet, findings: &mut Findings) {
-    let at = (Some(entry.path), None);
-    let path = entry.path.as_str();
-    let seen = match pem::contents(entry.content) {
-        Ok(seen) => seen,
-        Err(fault) => {
-            findings.add(
-                Error,
-                at,
-                "broken_pem",
-                fault.words,
-                "repair it; blocks begin and end on lines of their own",
-            );
-            return;
-        }
-    };
-    let beside = set.get(&format!("{path}.key")).is_some();
-    match (entry.kind, seen.certificates, seen.keys) {
-        (FileKind::Cert, 0, 0) => findings.add(
-            Warning,
-            at,
-            "no_certificate",
-            "it is declared a certificate and holds neither certificate nor key",
-            "put both into it, or leave its kind to the rules",
-        ),
-        (FileKind::Cert, 1.., 0) if beside => findings.add(
-            Note,
-            at,
-            "key_beside",
-            format!("its key is in {path}.key, so a change of either takes a reload"),
-            "put certificate, chain and key into one file to change it at runtime",
-        ),
-        (FileKind::Cert, 1.., 0) => findings.add(
-            Warning,
-            at,
-            "no_key",
-            "it holds a certificate and no private key",
-            format!("put the key into it, or beside it as {path}.key"),
-        ),
-        (_, 0, 1..) => {
-            let stem = path.strip_suffix(".key");
-            let joined = stem.and_then(|stem| set.get(stem)).is_some();
-            if !joined {
-                findings.add(
-                    Warning,
-                    at,
-                    "lone_key",
-                    "it holds a private key, and HAProxy looks for a certificate's key in CERTIFICATE.key only",
-                    "put it into the certificate's file, or name it like that file with .key behind",
-                );
-            }
-        }
-        (_, _, 2..) => findings.add(
-            Note,
-            at,
-            "several_keys",
-            "it holds several private keys, and HAProxy takes the first",
-            "keep one",
-        ),
-        (_, _, _) => {}
-    }
 }
 
 fn list(entry: &Entry<'_>, set: &FileSet, findings: &mut Findings) {

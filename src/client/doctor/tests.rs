@@ -3,10 +3,16 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::client::fileset::FileSetOptions;
 use crate::wire::manifest::{FileKind, Token};
-use crate::wire::state::{Haproxy, HeldFile, PendingDeletes, RuntimeInventory};
+use crate::wire::state::{Haproxy, HeldFile, PendingDeletes, RuntimeInventory, WorkerAnswer};
 
+const SOCKET: &str = "global\n    stats socket unix@/run/worker.sock level admin\n";
 const CERT: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nKKKK\n-----END EC PRIVATE KEY-----\n";
+
+/// 2026-01-11.
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_768_089_600)
+}
 
 fn set(files: &[(&str, &str)]) -> FileSet {
     let mut all: BTreeMap<&str, &str> = BTreeMap::from([("haproxy.cfg", "global\n")]);
@@ -36,7 +42,11 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
             version: "3.0.11".into(),
             ..Haproxy::default()
         },
-        worker: None,
+        worker: Some(WorkerAnswer {
+            answers: true,
+            since: "2026-01-01T00:00:00Z".into(),
+            reason: None,
+        }),
         generation: 1,
         applied_plan_id: "p".into(),
         running_plan_id: "p".into(),
@@ -44,6 +54,8 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
         applied_token: Token::default(),
         lkg_plan_id: "p".into(),
         reserved_paths: Vec::new(),
+        worker_socket: None,
+        in_the_way: BTreeMap::new(),
         applied_plan_stored: false,
         files: files.collect(),
         runtime_inventory: inventory,
@@ -53,12 +65,13 @@ fn state(held: &FileSet, inventory: RuntimeInventory) -> State {
         last_apply: None,
         invariant_violation: None,
         degraded: None,
+        unsaved: None,
     }
 }
 
 /// `severity code path:line` for each finding; every one says what to do next.
 fn shown(set: &FileSet, state: &State) -> Vec<String> {
-    let findings = doctor(set, state);
+    let findings = doctor(set, state, now());
     assert!(
         findings
             .iter()
@@ -193,11 +206,10 @@ fn certificates_without_their_keys() {
                 .collect(),
             ..FileSetOptions::default()
         };
-        let mut all: BTreeMap<&str, &str> = BTreeMap::from([("haproxy.cfg", "global\n")]);
-        all.extend(files.iter().copied());
-        let files = all
-            .into_iter()
-            .map(|(path, text)| (path, text.as_bytes().to_vec()));
+        let files = [("haproxy.cfg", SOCKET)].iter().chain(files);
+        let files: BTreeMap<&str, Vec<u8>> = files
+            .map(|(path, text)| (*path, text.as_bytes().to_vec()))
+            .collect();
         let set = FileSet::from_files(files, &options).unwrap();
         let mut state = state(&set, RuntimeInventory::default());
         state.applied_plan_id.clear();
@@ -220,6 +232,154 @@ fn certificates_without_their_keys() {
         ["warning no_certificate a.pem"]
     );
     assert!(seen(&[("ca.pem", CERT)], &[]).is_empty());
+    // By the rules it is an authority's, and the configuration says what it is for.
+    let without: &[&str] = &["error no_key certs/a.pem"];
+    for (line, wanted) in [
+        ("bind :443 ssl crt certs/a.pem", without),
+        ("bind :443 ssl crt /etc/haproxy/certs/a.pem", without),
+        ("bind :443 ssl crt a.pem", without),
+        ("bind :443 ssl default-crt certs/a.pem", without),
+        ("bind :443 ssl crt certs/", without),
+        ("bind :443 ssl crt /etc/haproxy/certs", without),
+        ("server s 10.0.0.1:443 ssl crt certs/a.pem", without),
+        ("load crt certs/a.pem key keys/elsewhere.pem", &[]),
+        ("bind :443 ssl crt \"$DIR\"", &[]),
+        ("bind :443 ssl ca-file certs/a.pem", &[]),
+        ("# bind :443 ssl crt certs/a.pem", &[]),
+    ] {
+        let config = format!("{SOCKET}frontend f\n    {line}\n");
+        let files = [("haproxy.cfg", config.as_str()), ("certs/a.pem", CERT)];
+        assert_eq!(seen(&files, &[]), wanted, "{line}");
+    }
+    let list = ("site.crtlist", "certs/a.pem [alpn h2] a.example\n");
+    assert_eq!(seen(&[list, ("certs/a.pem", CERT)], &[]), without);
+    // What lies beside a certificate in a directory of them is none.
+    let whole = format!("{CERT}{KEY}");
+    let directory = format!("{SOCKET}frontend f\n    bind :443 ssl crt certs/\n");
+    let files = [
+        ("haproxy.cfg", directory.as_str()),
+        ("certs/a.pem", &whole),
+        ("certs/a.pem.issuer", CERT),
+    ];
+    assert!(seen(&files, &[]).is_empty());
+    // Another rule for where the key is.
+    let dropping = format!(
+        "{SOCKET}    ssl-load-extra-del-ext\nfrontend f\n    bind :443 ssl crt certs/a.pem\n"
+    );
+    let files = [
+        ("haproxy.cfg", dropping.as_str()),
+        ("certs/a.pem", CERT),
+        ("certs/a.key", KEY),
+    ];
+    assert_eq!(seen(&files, &[]), ["note key_beside certs/a.pem"]);
+}
+
+#[test]
+fn answers_that_have_run_out_or_belong_to_nothing() {
+    let whole = format!("{CERT}{KEY}");
+    let seen = |files: &[(&str, &[u8])]| {
+        let own: [(&str, &[u8]); 2] = [
+            ("haproxy.cfg", SOCKET.as_bytes()),
+            ("a.pem", whole.as_bytes()),
+        ];
+        let files = own.iter().chain(files);
+        let files = files.map(|(path, bytes)| (*path, bytes.to_vec()));
+        let set = FileSet::from_files(files, &FileSetOptions::default()).unwrap();
+        let mut state = state(&set, RuntimeInventory::default());
+        state.applied_plan_id.clear();
+        state.haproxy.version = "3.4.7".into();
+        shown(&set, &state)
+    };
+    let response = |until: &[u8]| {
+        let mut bytes = vec![0x30, 22, 0x0A, 1, 0, 0xA0, 0x11, 0x18, 0x0F];
+        bytes.extend(until);
+        bytes
+    };
+    assert!(seen(&[("a.pem.ocsp", &response(b"20260112000000Z"))]).is_empty());
+    assert_eq!(
+        seen(&[("a.pem.ocsp", &response(b"20260110000000Z"))]),
+        ["warning stale_ocsp a.pem.ocsp"]
+    );
+    assert_eq!(
+        seen(&[("a.pem.ocsp", b"-----BEGIN")]),
+        ["warning bad_ocsp a.pem.ocsp"]
+    );
+    assert_eq!(
+        seen(&[
+            ("b.pem.ocsp", &response(b"20260112000000Z")),
+            ("c.pem.sctl", b"x")
+        ]),
+        [
+            "warning lone_companion b.pem.ocsp",
+            "warning lone_companion c.pem.sctl"
+        ]
+    );
+}
+
+/// The one line that the agent needs, before HAProxy loads a set without it.
+#[test]
+fn a_configuration_that_opens_no_socket_for_the_agent() {
+    let seen = |config: &str, edit: &dyn Fn(&mut State)| {
+        let set = set(&[("haproxy.cfg", config)]);
+        let mut state = state(&set, RuntimeInventory::default());
+        state.haproxy.version = "3.4.7".into();
+        state.worker_socket = Some("/etc/haproxy/haproxy-worker.sock".into());
+        state.applied_plan_id.clear();
+        edit(&mut state);
+        let found = doctor(&set, &state, now());
+        let about = found.into_iter().find(|f| f.code == "no_stats_socket");
+        about.map(|f| (f.line, f.text, f.next))
+    };
+    let fresh = |_: &mut State| ();
+    let wanted = "stats socket unix@/etc/haproxy/haproxy-worker.sock mode 600 level admin";
+    for (config, line, words) in [
+        ("global\n", None, "no `stats socket` line opens"),
+        (
+            "global\n# stats socket /etc/haproxy/haproxy-worker.sock level admin\n",
+            None,
+            "no `stats",
+        ),
+        (
+            "global\n stats socket /run/x.sock level admin\n",
+            Some(2),
+            "this one neither",
+        ),
+        (
+            "global\n stats socket :9999 level admin\n",
+            Some(2),
+            "this one neither",
+        ),
+        (
+            "global\n stats socket :9999\n stats socket /etc/haproxy/haproxy-worker.sock\n",
+            Some(3),
+            "without `level admin`",
+        ),
+    ] {
+        let (at, text, next) = seen(config, &fresh).unwrap_or_else(|| panic!("{config}"));
+        assert_eq!(at, line, "{config}");
+        assert!(text.contains(words), "{config}: {text}");
+        assert!(next.ends_with(wanted), "{config}: {next}");
+    }
+    for config in [
+        "global\n stats socket unix@/etc/haproxy/haproxy-worker.sock mode 600 level admin\n",
+        "global\n stats socket /var/lib/haproxy/haproxy-worker.sock level admin # bind mount\n",
+        "global\n stats socket \"$SOCKET\" level admin\n",
+        "global\n stats socket :1\n stats socket unix@haproxy-worker.sock level \"$L\"\n",
+    ] {
+        assert_eq!(seen(config, &fresh), None, "{config}");
+    }
+    // The running worker was started from it and answers: the line is somewhere else.
+    let runs = |state: &mut State| state.applied_plan_id = "p".into();
+    assert_eq!(seen("global\n", &runs), None);
+    // An agent that does not tell where it looks.
+    let old = |state: &mut State| state.worker_socket = None;
+    assert!(
+        seen("global\n", &old)
+            .unwrap()
+            .2
+            .contains("--worker-socket")
+    );
+    assert_eq!(seen("global\n stats socket /any level admin\n", &old), None);
 }
 
 #[test]
@@ -271,7 +431,7 @@ fn names_that_the_running_configuration_spells_otherwise() {
             "note not_loaded maps/unused.map",
         ]
     );
-    let spelling = &doctor(&set, &state)[1];
+    let spelling = &doctor(&set, &state, now())[1];
     assert!(
         spelling
             .text
@@ -319,7 +479,7 @@ fn files_that_have_another_use() {
             "note used_otherwise maps/page.map",
         ]
     );
-    let found = doctor(&set, &state);
+    let found = doctor(&set, &state, now());
     assert!(
         found[1].text.contains("as map and as ACL file"),
         "{found:#?}"
@@ -379,7 +539,7 @@ fn skipped_names_and_certificates_that_fit_no_command() {
     state.runtime_inventory.certs.push("a.pem".into());
     assert_eq!(shown(&set, &state), ["note skipped ", "note too_big a.pem"]);
     assert!(
-        doctor(&set, &state)[0]
+        doctor(&set, &state, now())[0]
             .text
             .starts_with("2 name(s) that start with a dot are not pushed: .x, …")
     );

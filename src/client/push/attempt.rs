@@ -16,6 +16,7 @@ use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Stage};
 use crate::wire::state::State;
 
+use super::settle::Whose;
 use super::{Epoch, Push, PushError, Pushed, Step, WITH_PLAN};
 
 /// Low bits of a sequence that only say whose it is.
@@ -149,8 +150,25 @@ impl Push<'_> {
         outcome
     }
 
+    /// Somebody else applied the very same set at the same time: what was wanted, unless a
+    /// reload was asked for, which they may have done without.
+    pub(super) fn theirs(
+        &mut self,
+        round: u32,
+        decision: Decision,
+        token: Token,
+    ) -> Result<Reaction, PushError> {
+        if self.options.reload {
+            self.first = Some(token);
+            return Ok(Reaction::Again(
+                "somebody else has applied the same set, and a reload was asked for",
+            ));
+        }
+        self.settle(round, Whose::Theirs, decision, None)
+    }
+
     /// Who pushed what is applied; the plan beside their set may say it.
-    fn by(&self) -> Option<String> {
+    pub(super) fn by(&self) -> Option<String> {
         pushed_by(&self.client.state(WITH_PLAN).ok()?)
     }
 
@@ -176,7 +194,10 @@ impl Push<'_> {
         match conflict.reason {
             ConflictReason::PrevMismatch if is_ours(manifest, conflict) => {
                 // An earlier try whose answer was lost has been carried out.
-                self.settle(round, manifest, decision, None)
+                self.settle(round, Whose::Ours, decision, None)
+            }
+            ConflictReason::PrevMismatch if conflict.applied_plan_id == manifest.plan_id => {
+                self.theirs(round, decision, conflict.applied_token)
             }
             ConflictReason::PrevMismatch if self.options.overwrite => {
                 Ok(Reaction::Again("somebody else has pushed meanwhile"))

@@ -6,7 +6,7 @@ use crate::client::Error;
 use crate::client::decide::pushed_by;
 use crate::client::error::short;
 use crate::wire::manifest::Token;
-use crate::wire::result::{ApplyResult, ConflictReason};
+use crate::wire::result::{ApplyResult, ConflictReason, REMEMBERED};
 use crate::wire::state::State;
 
 use super::is_remembered;
@@ -156,8 +156,13 @@ impl fmt::Display for PushError {
                 }
             }
             Self::Nack(result) => {
-                // HAProxy's words are several lines and come last.
-                let remembered = match is_remembered(result) {
+                // HAProxy's words are several lines and come last. An agent that says
+                // itself that it remembers them says it behind them.
+                let told = result
+                    .error
+                    .as_ref()
+                    .is_some_and(|failure| failure.message.ends_with(REMEMBERED));
+                let remembered = match is_remembered(result) && !told {
                     true => {
                         " (the agent remembers it from less than a minute ago; HAProxy was not asked again)"
                     }

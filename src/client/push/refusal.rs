@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::wire::result::{ApplyResult, HAPROXY_GONE, Stage, UNREACHABLE};
+use crate::wire::result::{
+    ApplyResult, HAPROXY_GONE, NO_NEW_WORKER, STILL_ANSWERS, Stage, UNREACHABLE,
+};
 
 /// The sort of a NACK, for programs; its wire name is the variant in snake case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -21,6 +23,10 @@ pub enum Refusal {
     /// The reload was asked for and nobody knows how it ended; the files stay. Push again
     /// once the master answers.
     Unconfirmed,
+    /// HAProxy took the set, and the agent did not find the worker that loaded it; the
+    /// files stay. See that the configuration opens the worker's socket where the agent
+    /// looks, then push again.
+    NoWorker,
     /// A file could not be read before the reload. Push again, which writes it.
     Unread,
     /// The agent's disk or base directory did not let it. The message says what.
@@ -61,7 +67,13 @@ impl Refusal {
                     }
                 }
                 // What was refused is put back; a revert has done so before.
-                Some(reload) if reload.performed && result.rollback.is_none() => Self::Unconfirmed,
+                Some(reload) if reload.performed && result.rollback.is_none() => {
+                    let unseen = failure.message.starts_with(NO_NEW_WORKER);
+                    match unseen && !failure.message.contains(STILL_ANSWERS) {
+                        true => Self::NoWorker,
+                        false => Self::Unconfirmed,
+                    }
+                }
                 Some(reload) if reload.output.is_none() => Self::Silent,
                 Some(_) | None => Self::Files,
             },
@@ -113,6 +125,7 @@ mod tests {
                 stage,
                 message: message.to_owned(),
             }),
+            unsaved: None,
             runtime_inventory: None,
         }
     }
@@ -129,6 +142,24 @@ mod tests {
             (
                 Refusal::Files,
                 nack(Stage::Reload, words, asked(Some(words)), Some(true)),
+            ),
+            (
+                Refusal::Unconfirmed,
+                nack(
+                    Stage::Reload,
+                    &format!("{NO_NEW_WORKER}: pid 7 {STILL_ANSWERS}; the files stay"),
+                    asked(None),
+                    None,
+                ),
+            ),
+            (
+                Refusal::NoWorker,
+                nack(
+                    Stage::Reload,
+                    &format!("{NO_NEW_WORKER}: nobody listens; the files stay"),
+                    asked(None),
+                    None,
+                ),
             ),
             // Remembered from before.
             (

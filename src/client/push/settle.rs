@@ -17,6 +17,15 @@ use super::{Outcome, Push, PushError, Pushed, Step, is_silent};
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// Who applied the set that is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Whose {
+    /// This push.
+    Ours,
+    /// Somebody else, at the same time.
+    Theirs,
+}
+
 impl Push<'_> {
     /// The agent answered with a result.
     pub(super) fn answered(
@@ -34,12 +43,9 @@ impl Push<'_> {
         }
         let due = result.reload.as_ref().and_then(|r| r.scheduled_at.clone());
         let waits = result.mode == ResultMode::Scheduled || due.is_some();
-        if waits {
-            return self.settle(round, manifest, decision, Some(result));
-        }
-        if result.worker_ops_plan_id != manifest.plan_id {
+        if waits || result.worker_ops_plan_id != manifest.plan_id {
             // Files alone may land while an earlier reload still waits.
-            return self.settle(round, manifest, decision, Some(result));
+            return self.settle(round, Whose::Ours, decision, Some(result));
         }
         if self.options.look && matches!(result.mode, ResultMode::FileOnly | ResultMode::Noop) {
             // Nothing was asked of HAProxy, so nothing says that it is there.
@@ -52,17 +58,18 @@ impl Push<'_> {
     }
 
     /// The set is applied: waits until nothing is pending any more, and the worker must
-    /// run it then.
+    /// run it then. A HAProxy that is away is waited for no longer than
+    /// [`silence`](super::PushOptions::silence).
     pub(super) fn settle(
         &mut self,
         round: u32,
-        manifest: &Manifest,
+        whose: Whose,
         decision: Decision,
         result: Option<ApplyResult>,
     ) -> Result<Reaction, PushError> {
         let until = after(self.options.wait);
         let mut told = false;
-        let mut stuck: Option<String> = None;
+        let mut away: Option<(String, Instant)> = None;
         let mut pause = FIRST_LOOK;
         loop {
             let state = match self.client.state(StateRead::default()) {
@@ -74,11 +81,14 @@ impl Push<'_> {
                 Err(error) => return Err(error.into()),
             };
             let Some(due) = state.reload_pending_at.clone() else {
-                let result = latest(&state, manifest).or(result);
-                self.must_run(&state, manifest)?;
-                return Ok(self.done(round, Outcome::Applied, decision, result));
+                self.must_run(&state)?;
+                let (outcome, result) = match whose {
+                    Whose::Ours => (Outcome::Applied, self.latest(&state).or(result)),
+                    Whose::Theirs => (Outcome::AppliedByOther { by: self.by() }, None),
+                };
+                return Ok(self.done(round, outcome, decision, result));
             };
-            if state.applied_plan_id != manifest.plan_id || state.applied_token != manifest.token {
+            if state.applied_plan_id != self.set.plan_id() {
                 return Err(PushError::overtaken(&state));
             }
             let reason = unasked(&state);
@@ -86,14 +96,20 @@ impl Push<'_> {
                 let outcome = Outcome::Pending { due, reason };
                 return Ok(self.done(round, outcome, decision, result));
             }
-            if Instant::now() >= until {
+            let now = Instant::now();
+            away = reason.clone().map(|reason| {
+                let since = away.as_ref().map_or(now, |(_, since)| *since);
+                if away.as_ref().is_none_or(|(before, _)| *before != reason) {
+                    (self.watch)(&Step::Stuck { reason: &reason });
+                }
+                (reason, since)
+            });
+            let given_up = away.as_ref().is_some_and(|(_, since)| {
+                now.saturating_duration_since(*since) >= self.options.silence
+            });
+            if given_up || now >= until {
                 return Err(PushError::StillPending { due, reason });
             }
-            if reason.is_some() && reason != stuck {
-                let reason = reason.as_deref().unwrap_or_default();
-                (self.watch)(&Step::Stuck { reason });
-            }
-            stuck = reason;
             if !told {
                 (self.watch)(&Step::Waiting { due: &due });
                 told = true;
@@ -102,19 +118,18 @@ impl Push<'_> {
         }
     }
 
-    /// Nothing is pending: the worker runs our set, or somebody can say why not.
-    fn must_run(&self, state: &State, manifest: &Manifest) -> Result<(), PushError> {
-        if let Some(last) = &state.last_apply {
-            if !last.ok && last.plan_id == manifest.plan_id {
-                return Err(PushError::Nack(Box::new(last.clone())));
-            }
+    /// Nothing is pending: the worker runs the set, whoever pushed it, or somebody can say
+    /// why not.
+    fn must_run(&self, state: &State) -> Result<(), PushError> {
+        let plan = self.set.plan_id();
+        if let Some(last) = self.latest(state).filter(|last| !last.ok) {
+            return Err(PushError::Nack(Box::new(last)));
         }
-        let ours =
-            state.applied_plan_id == manifest.plan_id && state.applied_token == manifest.token;
-        if !ours && !state.applied_plan_id.is_empty() {
+        let applied = state.applied_plan_id == plan;
+        if !applied && !state.applied_plan_id.is_empty() {
             return Err(PushError::overtaken(state));
         }
-        if !ours || state.worker_ops_plan_id != manifest.plan_id {
+        if !applied || state.worker_ops_plan_id != plan {
             return Err(not_running(state));
         }
         Ok(())
@@ -144,10 +159,10 @@ impl Push<'_> {
             }
         };
         if state.applied_token == manifest.token && state.applied_plan_id == manifest.plan_id {
-            return self.settle(round, manifest, decision, None);
+            return self.settle(round, Whose::Ours, decision, None);
         }
         if state.last_apply != before.last_apply {
-            if let Some(nack) = latest(&state, manifest).filter(|last| !last.ok) {
+            if let Some(nack) = self.latest(&state).filter(|last| !last.ok) {
                 return Err(PushError::Nack(Box::new(nack)));
             }
         }
@@ -168,6 +183,12 @@ impl Push<'_> {
         }
     }
 
+    /// The state's last result, if it is about this set.
+    fn latest(&self, state: &State) -> Option<ApplyResult> {
+        let last = state.last_apply.clone();
+        last.filter(|last| last.plan_id == self.set.plan_id())
+    }
+
     fn done(
         &self,
         round: u32,
@@ -185,19 +206,25 @@ impl Push<'_> {
     }
 }
 
-/// Why the reload that waits cannot be asked for, where the agent has tried.
+/// Why the reload that waits cannot be asked for: the agent has tried, or HAProxy was
+/// silent when it last looked.
 fn unasked(state: &State) -> Option<String> {
-    let degraded = state.degraded.as_ref()?;
-    let tried = degraded.reason.starts_with(UNREACHABLE);
-    tried.then(|| degraded.reason.clone())
+    let degraded = state.degraded.as_ref();
+    let tried = degraded.filter(|degraded| degraded.reason.starts_with(UNREACHABLE));
+    tried
+        .map(|degraded| degraded.reason.clone())
+        .or_else(|| silence(state))
+}
+
+/// What HAProxy's silence is, if it does not answer.
+fn silence(state: &State) -> Option<String> {
+    let worker = state.worker.as_ref().filter(|worker| !worker.answers)?;
+    let reason = worker.reason.as_deref().unwrap_or("its socket is silent");
+    Some(format!("HAProxy does not answer: {reason}"))
 }
 
 fn not_running(state: &State) -> PushError {
-    let worker = state.worker.as_ref().filter(|worker| !worker.answers);
-    let silent = worker.map(|worker| {
-        let reason = worker.reason.as_deref().unwrap_or("its socket is silent");
-        format!("HAProxy does not answer: {reason}")
-    });
+    let silent = silence(state);
     PushError::NotRunning {
         running_plan_id: match silent {
             Some(_) => String::new(),
@@ -206,12 +233,4 @@ fn not_running(state: &State) -> PushError {
         silent: silent.is_some(),
         reason: silent.or_else(|| state.degraded.as_ref().map(|d| d.reason.clone())),
     }
-}
-
-/// The state's last result, if it is about our set.
-fn latest(state: &State, manifest: &Manifest) -> Option<ApplyResult> {
-    state
-        .last_apply
-        .clone()
-        .filter(|last| last.plan_id == manifest.plan_id)
 }

@@ -10,6 +10,7 @@ mod certs;
 pub(crate) mod crt_lists;
 mod maps;
 mod run;
+mod same_worker;
 mod servers;
 
 use super::deletes::{DeleteRequest, Key, Queue};
@@ -17,7 +18,7 @@ use super::identity::{Identity, WorkerInfo};
 use super::ops::program::Segment;
 use super::ops::{Outcome, Touched};
 use super::session::Session;
-use super::worker::WorkerSocket;
+use super::worker::{AskedInfo, WorkerSocket};
 use crate::clock::Clock;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -96,6 +97,20 @@ pub struct OpenSession {
     pub session: Session,
     /// That answer.
     pub info: WorkerInfo,
+    /// The connection on which the same was asked once more, answered; closed with this.
+    pub(super) _outside: Option<AskedInfo>,
+}
+
+impl OpenSession {
+    /// Over a session in which that answer came.
+    #[must_use]
+    pub fn new(session: Session, info: WorkerInfo) -> Self {
+        Self {
+            session,
+            info,
+            _outside: None,
+        }
+    }
 }
 
 /// What became of one op.

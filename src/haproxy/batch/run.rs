@@ -1,29 +1,21 @@
 //! Running the pieces of a batch in their order.
 
+use super::same_worker::{LOOK_PATIENCE, is_expected, open, usable};
 use super::{BATCH_PATIENCE, Batch, BatchReport, Ended, OpOutcome, OpenSession};
 use crate::clock::Clock;
 use crate::error::Chain;
 use crate::haproxy::command::Command;
 use crate::haproxy::deletes::{Key, Queue};
-use crate::haproxy::identity::{Identity, WorkerInfo};
+use crate::haproxy::identity::Identity;
 use crate::haproxy::ops::expect::{self, Judgement};
 use crate::haproxy::ops::program::{MapDel, Segment, Step};
 use crate::haproxy::ops::{Note, Outcome};
 use crate::haproxy::reply::Reply;
 use crate::haproxy::session::{self, Session, SessionError, WINDOW_BYTES};
-use crate::haproxy::wait::{Deadline, pause};
+use crate::haproxy::wait::Deadline;
 use crate::haproxy::worker::{AskedInfo, WorkerSocket};
 use crate::wire::limits::MAX_MAP_DEL_REPEAT;
 use std::ops::ControlFlow;
-use std::time::Duration;
-
-/// How long one look at the worker may take.
-const LOOK_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Looks, and the pause between them, while a former worker still takes connections:
-/// it does so for milliseconds after a reload.
-const FORMER_LOOKS: usize = 10;
-const FORMER_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why nothing more is sent.
 #[derive(Debug)]
@@ -73,7 +65,7 @@ pub(super) fn run(
         reached_worker: false,
         deletes: Vec::new(),
     };
-    let OpenSession { session, info } = match opened {
+    let OpenSession { session, info, .. } = match opened {
         Ok(opened) => opened,
         Err(error) => {
             let words = Chain(&error).to_string();
@@ -100,46 +92,6 @@ pub(super) fn run(
     let (report, session) = runner.report(batch, expected, asked, ran);
     *open_before = session;
     report
-}
-
-/// A session with the expected worker that HAProxy has not closed meanwhile.
-fn usable(open: Option<OpenSession>, expected: Identity) -> Option<OpenSession> {
-    let mut open = open?;
-    let same = open.info.identity == expected && !open.info.stopping;
-    (same && open.session.is_quiet()).then_some(open)
-}
-
-/// A session, tried again while a former worker takes the connection; nothing has been
-/// sent to it.
-fn open(
-    worker: &WorkerSocket,
-    expected: Identity,
-    deadline: Deadline,
-) -> Result<OpenSession, SessionError> {
-    let mut looks = 1;
-    loop {
-        let deadline = deadline.within(LOOK_PATIENCE);
-        let (session, info) = Session::begin(worker, deadline)?.finish(deadline)?;
-        if looks == FORMER_LOOKS || !info.identity.is_older_than(expected) {
-            return Ok(OpenSession { session, info });
-        }
-        looks += 1;
-        pause(FORMER_PAUSE);
-    }
-}
-
-/// Whether it is that worker and stays.
-fn is_expected(info: &WorkerInfo, expected: Identity) -> Result<(), String> {
-    if info.identity != expected {
-        return Err(format!(
-            "another worker answers: {} instead of {expected}",
-            info.identity
-        ));
-    }
-    match info.stopping {
-        true => Err(format!("the worker, {expected}, is leaving")),
-        false => Ok(()),
-    }
 }
 
 impl Runner<'_> {
@@ -392,18 +344,6 @@ impl Runner<'_> {
         answer
     }
 
-    /// The last answer of the session proves its order; the new connection proves that
-    /// it was not a worker of yesterday.
-    fn same_worker(&mut self, expected: Identity) -> Result<(), Stop> {
-        let reply = self.ask_line(session::INFO)?;
-        self.is_same(&reply, expected)
-    }
-
-    fn is_same(&mut self, reply: &Reply, expected: Identity) -> Result<(), Stop> {
-        let inside = self.session.who(reply).map_err(|error| broken(&error))?;
-        is_expected(&inside, expected).map_err(Stop::WorkerChanged)
-    }
-
     fn report(
         mut self,
         batch: &Batch,
@@ -413,6 +353,10 @@ impl Runner<'_> {
     ) -> (BatchReport, Option<OpenSession>) {
         let mut deletes = Vec::new();
         let ran = ran.and_then(|()| self.outside(expected, asked));
+        let (ran, outside) = match ran {
+            Ok((worker, asked)) => (Ok(worker), Some(asked)),
+            Err(stop) => (Err(stop), None),
+        };
         // They have no command of their own: those before the first that failed are done.
         let mut all = self.results.iter().enumerate();
         let stopped = all.position(|(op, r)| !r.outcome.is_ok() && !batch.absorbed.contains(&op));
@@ -445,6 +389,7 @@ impl Runner<'_> {
             Ended::Complete { worker } => Some(OpenSession {
                 session: self.session,
                 info: worker.clone(),
+                _outside: outside,
             }),
             Ended::Refused { .. } | Ended::Unknown { .. } | Ended::WorkerChanged { .. } => None,
         };
@@ -455,30 +400,6 @@ impl Runner<'_> {
             deletes,
         };
         (report, kept)
-    }
-
-    fn outside(
-        &self,
-        expected: Identity,
-        mut asked: Option<AskedInfo>,
-    ) -> Result<WorkerInfo, Stop> {
-        let mut looks = 1;
-        loop {
-            let deadline = self.deadline.within(LOOK_PATIENCE);
-            let asked = match asked.take() {
-                Some(asked) => Ok(asked),
-                None => self.worker.ask_info(deadline),
-            };
-            let info = asked
-                .and_then(|asked| asked.answer(deadline))
-                .map_err(|error| Stop::Unknown(Chain(&error).to_string()))?;
-            if looks == FORMER_LOOKS || !info.identity.is_older_than(expected) {
-                is_expected(&info, expected).map_err(Stop::WorkerChanged)?;
-                return Ok(info);
-            }
-            looks += 1;
-            pause(FORMER_PAUSE);
-        }
     }
 
     /// Deletes whose object is gone already need no entry.

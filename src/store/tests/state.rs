@@ -92,6 +92,88 @@ fn temporaries_of_a_killed_life_are_tidied_and_in_nobody_s_way() {
     assert_eq!(names(), [PATH, ".haptic-agent.json.phase"]);
 }
 
+/// One writer, as in one life of an agent: its notes are appended.
+#[test]
+fn the_last_whole_line_of_the_transaction_counts() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    let phase = format!("{PATH}.phase");
+    state.save(&sample(7)).unwrap();
+    for noted in ["staged", "written", "applied"] {
+        state.save_phase(7, &noted).unwrap();
+        assert_eq!(
+            load(&fs),
+            Loaded::Found(sample(7), Some(noted.to_owned())),
+            "{noted}"
+        );
+    }
+    let whole = fs.read(&phase).unwrap();
+    assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 3);
+    // A state that could not be saved leaves notes of a transaction that never was.
+    state.save_phase(8, &"aborting").unwrap();
+    assert_eq!(
+        load(&fs),
+        Loaded::Found(sample(7), Some("applied".to_owned()))
+    );
+    // Cut anywhere, the line before it counts.
+    let lines: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+    for cut in lines[1] + 1..whole.len() {
+        fs.scribble(&phase, &whole[..cut]);
+        assert_eq!(
+            load(&fs),
+            Loaded::Found(sample(7), Some("written".to_owned())),
+            "{cut}"
+        );
+    }
+    // The next life begins anew, whatever it finds.
+    file(&fs).save_phase(7, &"staged").unwrap();
+    assert_eq!(
+        load(&fs),
+        Loaded::Found(sample(7), Some("staged".to_owned()))
+    );
+}
+
+/// What was noted before a write that fails, or is cut, is still there; nothing is
+/// appended to a line that was cut.
+#[test]
+fn a_note_that_cannot_be_written_takes_nothing_back() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    state.save(&sample(7)).unwrap();
+    state.save_phase(7, &"staged").unwrap();
+    fs.fail_at(1, libc::ENOSPC);
+    assert!(state.save_phase(7, &"written").is_err());
+    assert_eq!(
+        load(&fs),
+        Loaded::Found(sample(7), Some("staged".to_owned()))
+    );
+    let phase = format!("{PATH}.phase");
+    let mut torn = fs.read(&phase).unwrap();
+    torn.extend_from_slice(b"{\"txn\":7,\"pha");
+    fs.scribble(&phase, &torn);
+    state.save_phase(7, &"aborting").unwrap();
+    assert_eq!(
+        load(&fs),
+        Loaded::Found(sample(7), Some("aborting".to_owned()))
+    );
+}
+
+#[test]
+fn a_phase_file_does_not_grow_without_bound() {
+    let fs = ModelFs::new();
+    let state = file(&fs);
+    let phase = format!("{PATH}.phase");
+    for txn in 1..2000 {
+        state.save_phase(txn, &"written").unwrap();
+        assert!(fs.read(&phase).unwrap().len() < 17 * 1024, "{txn}");
+    }
+    state.save(&sample(1999)).unwrap();
+    assert_eq!(
+        load(&fs),
+        Loaded::Found(sample(1999), Some("written".to_owned()))
+    );
+}
+
 #[test]
 fn a_torn_phase_is_no_phase() {
     let fs = ModelFs::new();

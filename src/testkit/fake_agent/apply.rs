@@ -343,6 +343,7 @@ impl Run<'_> {
             reload: report.reload,
             rollback: report.rollback,
             error: report.error,
+            unsaved: None,
             runtime_inventory: None,
         };
         pod.last_apply = Some(result.clone());

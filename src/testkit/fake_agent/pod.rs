@@ -15,7 +15,7 @@ use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::{FileKind, Manifest, Token};
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, Conflict, ConflictReason, Timing};
+use crate::wire::result::{ApplyResult, Conflict, ConflictReason, REMEMBERED, Timing};
 use crate::wire::state::{Degraded, Haproxy, HeldFile, RuntimeInventory, State};
 
 use super::base64::base64;
@@ -80,6 +80,9 @@ struct Remembered {
     at: Instant,
     nack: ApplyResult,
 }
+
+/// Where the fake says that its worker's socket is; nobody listens there.
+const WORKER_SOCKET: &str = "/etc/haproxy/haproxy-worker.sock";
 
 /// The agent's memory.
 #[derive(Debug)]
@@ -168,8 +171,10 @@ impl Pod {
             applied_token: self.token,
             lkg_plan_id: self.lkg.clone(),
             reserved_paths: self.reserved.clone(),
+            worker_socket: Some(WORKER_SOCKET.to_owned()),
             applied_plan_stored: blob.is_some(),
             files: self.files(),
+            in_the_way: BTreeMap::new(),
             runtime_inventory: self.worker.inventory(),
             pending_deletes: self.worker.pending_deletes(),
             applied_plan: blob.filter(|_| with_plan).map(base64),
@@ -177,6 +182,7 @@ impl Pod {
             last_apply: self.last_apply.clone(),
             invariant_violation: self.violation.clone(),
             degraded: self.degraded.clone(),
+            unsaved: None,
         }
     }
 
@@ -452,6 +458,9 @@ impl Pod {
         if let Some(reload) = &mut nack.reload {
             reload.performed = false;
             reload.took_ms = None;
+        }
+        if let Some(failure) = &mut nack.error {
+            failure.message = format!("{}\n{REMEMBERED}", failure.message);
         }
         Some(nack)
     }

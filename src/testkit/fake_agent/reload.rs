@@ -244,6 +244,7 @@ impl Run<'_> {
     pub(super) fn other_worker(&mut self) -> Option<ApplyResult> {
         self.pod.worker.load(&self.pod.disk, &self.pod.owned);
         self.pod.forget_worker();
+        self.pod.forget_refusals();
         if self.pod.look() || self.pod.applied.is_empty() || self.pod.pending.is_some() {
             return None;
         }

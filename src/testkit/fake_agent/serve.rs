@@ -237,7 +237,8 @@ fn receive(
         if let Err(conflict) = inner.pod.fence(&manifest, false) {
             return Some(Given::Conflict(conflict));
         }
-        if manifest.mode != Mode::RevertLkg {
+        let newer = manifest.token.leader_epoch > inner.pod.epoch;
+        if manifest.mode != Mode::RevertLkg && !newer {
             if let Some(nack) = inner.declared_bad(&manifest) {
                 return Some(Given::Result(Box::new(nack)));
             }

@@ -1,7 +1,7 @@
 //! What a reader, a disk or a broken state file could do to everybody else.
 
 use super::kit::{Rig, SOON};
-use crate::support::agent::{AUTHORIZATION, get};
+use crate::support::agent::{AUTHORIZATION, Apply, get, tree};
 use crate::support::haproxy::Version;
 use crate::support::wait;
 use std::io::Write as _;
@@ -60,4 +60,50 @@ fn numbers_at_their_end_in_the_state_do_not_stop_the_agent() {
     std::fs::write(&path, state.to_string()).unwrap();
     rig.restart_agent();
     rig.next("p2", "two").succeed(&rig.agent, "reload");
+}
+
+/// Somebody cleans up: the agent's own directories go while it runs, backups with them.
+/// Applies make them anew, and a rollback that finds no backup says so and claims nothing.
+#[test]
+fn its_own_directories_may_be_taken_away() {
+    let rig = Rig::applied(Version::V3_4);
+    let clean = || {
+        for own in [".haptic-lkg", ".haptic-tmp"] {
+            let _ = std::fs::remove_dir_all(rig.base.join(own));
+        }
+    };
+    let without_map = |apply: Apply| {
+        apply.edit(|manifest| {
+            let files = manifest["files"].as_array_mut().unwrap();
+            files.retain(|file| file["path"] != "maps/host.map");
+        })
+    };
+    let map = |plan: &str, bytes: &[u8]| {
+        without_map(rig.next(plan, "one"))
+            .file("maps/host.map", bytes)
+            .mode("auto")
+    };
+    clean();
+    map("p2", b"b.example be_b\n").succeed(&rig.agent, "file_only");
+    // The map's last known good version goes.
+    clean();
+    let bad = format!("{}    frobnicate\n", rig.config("two"));
+    let nack = without_map(rig.raw("bad", bad.as_bytes()))
+        .held("maps/host.map", b"b.example be_b\n")
+        .fail(&rig.agent, "reload");
+    assert_eq!(nack["rollback"]["performed"], true, "{nack:#}");
+    let state = rig.agent.state_with("?verify=1");
+    for id in ["applied_plan_id", "lkg_plan_id"] {
+        assert_eq!(state[id], "", "{id}: {state:#}");
+    }
+    assert_eq!(state["running_plan_id"], "p1", "{state:#}");
+    let tree = tree(&rig.base);
+    assert_eq!(tree["haproxy.cfg"], rig.config("one").as_bytes());
+    assert_eq!(tree["maps/host.map"], b"b.example be_b\n");
+    assert_eq!(rig.word(), "one");
+    clean();
+    let full = map("p3", b"c.example be_c\n").mode("reload");
+    full.succeed(&rig.agent, "reload");
+    assert_eq!(rig.agent.state()["lkg_plan_id"], "p3");
+    assert_eq!(super::kit::leftovers(&rig.base), [""; 0]);
 }

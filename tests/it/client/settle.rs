@@ -8,6 +8,7 @@ use haptic_agent::client::{
 };
 use haptic_agent::testkit::FakeAgent;
 use haptic_agent::testkit::fake_agent::{Break, Pacing, ReloadFault};
+use haptic_agent::wire::manifest::Mode;
 
 use super::push::{client, options, set};
 
@@ -66,6 +67,38 @@ fn a_wait_has_an_end() {
         Err(PushError::StillPending { .. }) => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// A reload that is due while HAProxy is away is not waited for as long as one that comes.
+#[test]
+fn a_haproxy_that_is_away_is_not_waited_for_long() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    agent.set_pacing(Pacing::Always);
+    agent.silence_worker("connection refused");
+    let patient = PushOptions {
+        wait: Duration::from_secs(120),
+        silence: Duration::from_millis(300),
+        ..options()
+    };
+    let silent = RefCell::new(0);
+    let watch = |step: &Step<'_>| {
+        if let Step::Silent { reason, .. } = step {
+            assert_eq!(*reason, "connection refused");
+            *silent.borrow_mut() += 1;
+        }
+    };
+    let begun = std::time::Instant::now();
+    match push_watched(&client, &set(&[("general/a", b"1")]), &patient, &watch) {
+        Err(PushError::StillPending {
+            reason: Some(reason),
+            ..
+        }) => assert!(reason.contains("connection refused"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_eq!(*silent.borrow(), 1, "said once, before anything is sent");
 }
 
 /// An agent that dies between push and answer, wherever the connection breaks.
@@ -164,4 +197,57 @@ fn a_cancel_ends_the_waiting() {
         Err(PushError::Client(error)) => assert!(error.is_cancelled()),
         other => panic!("{other:?}"),
     }
+}
+
+/// Two push the same at the same time, and the one that comes second has what it wanted.
+#[test]
+fn the_same_set_from_somebody_else_is_no_conflict() {
+    let agent = FakeAgent::start().unwrap();
+    let client = client(&agent);
+    push(&client, &set(&[]), &options()).unwrap();
+    let theirs = PushOptions {
+        by: Some("berta".into()),
+        ..options()
+    };
+    for (content, busy) in [(b"1", false), (b"2", true)] {
+        let mine = set(&[("general/a", content)]);
+        let once = RefCell::new(true);
+        if busy {
+            agent.turn_away(1);
+        }
+        let intrude = |step: &Step<'_>| {
+            let now = match step {
+                Step::Decided(_) => !busy,
+                // Between two rounds.
+                Step::Again(_) => busy,
+                _ => false,
+            };
+            if now && once.replace(false) {
+                push(&client, &mine, &theirs).unwrap();
+            }
+        };
+        let applies = agent.applies().len();
+        let pushed = push_watched(&client, &mine, &options(), &intrude).unwrap();
+        let by = Some("berta".to_owned());
+        assert_eq!(pushed.outcome, Outcome::AppliedByOther { by });
+        assert!(pushed.is_converged());
+        // Who is turned away has applied nothing.
+        let more = if busy { 1 } else { 2 };
+        assert_eq!(agent.applies().len(), applies + more, "{busy}");
+    }
+    // Whoever asks for a reload gets one.
+    let mine = set(&[("general/a", b"3")]);
+    let once = RefCell::new(true);
+    let intrude = |step: &Step<'_>| {
+        if matches!(step, Step::Decided(_)) && once.replace(false) {
+            push(&client, &mine, &theirs).unwrap();
+        }
+    };
+    let reload = PushOptions {
+        reload: true,
+        ..options()
+    };
+    let pushed = push_watched(&client, &mine, &reload, &intrude).unwrap();
+    assert_eq!((pushed.outcome, pushed.rounds), (Outcome::Applied, 2));
+    assert_eq!(agent.last().unwrap().manifest.unwrap().mode, Mode::Reload);
 }

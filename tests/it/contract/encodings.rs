@@ -301,10 +301,10 @@ fn contents_that_collide_under_xxh64_are_told_apart() {
     assert_eq!(tree(&rig.base)["general/twin"], two);
     set("p4", two).succeed(&rig.agent, "noop");
 
-    // The twin of a refused configuration: one names a file that is not there.
+    // The twin of a refused configuration: what one names is no list of addresses.
     let loads = |path: &[u8]| {
         let path = String::from_utf8(path.to_vec()).unwrap();
-        format!("{config}    http-request set-header x %[path,map({path},-)]\n")
+        format!("{config}    http-request set-header x %[src,map_ip({path},-)]\n")
     };
     let sent = |plan: &str, map: &[u8], good: bool| {
         let state = rig.agent.state();
@@ -313,9 +313,9 @@ fn contents_that_collide_under_xxh64_are_told_apart() {
             .file("haproxy.cfg", bytes.as_bytes())
             .on(&state);
         if good {
-            apply = apply.file("maps/71b06949baa8f2ff.map", b"k v\n");
+            apply = apply.file("maps/71b06949baa8f2ff.map", b"192.0.2.1 v\n");
         } else {
-            apply = apply.file("maps/other.map", b"k v\n");
+            apply = apply.file("maps/11c714b2cc3f873f.map", b"nobody v\n");
         }
         apply.manifest["files"][0]["digest"] = xxh64(bytes.as_bytes()).into();
         apply

@@ -185,7 +185,13 @@ fn a_refused_set_is_known_before_its_parts() {
         again.parts = vec![("not/declared".into(), None, b"x".to_vec())];
         let nack = again.fail(&rig.agent, "reload");
         assert_eq!(nack["plan_id"], "bad again");
-        assert_eq!(nack["error"], first["error"]);
+        assert_eq!(nack["error"]["stage"], first["error"]["stage"]);
+        let (words, told_first) = (&nack["error"]["message"], &first["error"]["message"]);
+        let (words, told_first) = (words.as_str().unwrap(), told_first.as_str().unwrap());
+        assert!(words.starts_with(told_first), "{words}");
+        let added = &words[told_first.len()..];
+        assert!(added.contains("not asked again"), "{words}");
+        assert!(added.contains("change any byte"), "{words}");
         assert_eq!(nack["running_plan_id"], before.state["running_plan_id"]);
         assert_eq!(nack["lkg_plan_id"], "p1");
         assert!(nack["at"].as_str() > first["at"].as_str(), "{nack:#}");
@@ -235,6 +241,28 @@ fn an_address_in_use_is_no_verdict_on_the_files() {
     rig.raw("p2", config.as_bytes())
         .succeed(&rig.agent, "reload");
     assert_eq!(rig.word(), "two");
+}
+
+/// What a set names and does not hold can come back: the same set is judged again, at once.
+#[test]
+fn a_file_beside_the_set_that_was_missing_is_no_verdict_on_the_files() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let rig = Rig::applied(version);
+        let beside = rig.base.join("beside.http");
+        let config = format!(
+            "{}    errorfile 503 {}\n",
+            rig.config("two"),
+            beside.display()
+        );
+        let nack = rig.raw("p2", config.as_bytes()).fail(&rig.agent, "reload");
+        let words = nack["error"]["message"].as_str().unwrap();
+        assert!(words.contains("beside.http"), "{version}: {words}");
+        assert_eq!(rig.word(), "one", "{version}");
+        std::fs::write(&beside, "HTTP/1.0 503 No\r\n\r\nno\n").unwrap();
+        rig.raw("p2", config.as_bytes())
+            .succeed(&rig.agent, "reload");
+        assert_eq!(rig.word(), "two", "{version}");
+    }
 }
 
 /// A refused body that is still coming does not cost the client the answer.

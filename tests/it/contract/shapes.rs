@@ -118,6 +118,8 @@ fn is_result(what: &str, value: &Value) {
         ("rollback", "object"),
         ("error", "object"),
         ("runtime_inventory", "object"),
+        // Beyond the contract's list: a success whose record could not be saved.
+        ("unsaved", "string"),
     ];
     shape(what, value, &always, &sometimes);
     is_token(&format!("{what}.applied_token"), &value["applied_token"]);
@@ -212,12 +214,18 @@ fn is_state(value: &Value) {
     let sometimes = [
         // Beyond the contract's list: whether the worker answers, since when, else why not.
         ("worker", "object"),
+        // Beyond the contract's list: for whoever writes HAProxy's configuration.
+        ("worker_socket", "string"),
+        // Beyond the contract's list: what stands in the place of an owned file.
+        ("in_the_way", "object"),
         ("applied_plan", "string"),
         ("reload_pending_at", "nanos"),
         ("last_apply", "object"),
         ("invariant_violation", "string"),
         // Beyond the contract's list: why disk and worker may differ from what was asked.
         ("degraded", "object"),
+        // And why the state could not be saved.
+        ("unsaved", "object"),
     ];
     shape("state", value, &always, &sometimes);
     assert_eq!(value["api_version"], 1);
@@ -374,7 +382,8 @@ fn an_inventory_from_the_background_is_told_by_the_next_answer() {
 
 /// What differs from run to run, as `<string>`, `<number>`.
 fn mask(value: &Value) -> Value {
-    const VOLATILE: [&str; 13] = [
+    const VOLATILE: [&str; 14] = [
+        "worker_socket",
         "at",
         "agent_version",
         "version",

@@ -190,6 +190,62 @@ fn a_worker_that_was_killed_is_a_haproxy_to_start() {
     }
 }
 
+/// HAProxy takes the set, and the agent loses sight of it: the line is named before and after.
+#[test]
+fn a_configuration_without_the_agent_s_socket_is_told_by_the_line() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let (pod, site) = Pod::pushed(version, &[("--reload-timeout", "4s")]);
+        let url = &pod.url();
+        let good = pod.config("");
+        let socket = pod.base.join("worker.sock");
+        let line = format!(
+            "stats socket unix@{} mode 600 level admin",
+            socket.display()
+        );
+        let without: String = good
+            .lines()
+            .filter(|line| !line.trim().starts_with("stats socket"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_ne!(without, good, "{good}");
+        site.write("haproxy.cfg", &without);
+        for verb in ["plan", "doctor"] {
+            ctl(url, &[verb, site.path()])
+                .ends(0)
+                .says("warning: haproxy.cfg: no `stats socket` line opens")
+                .says(&line);
+        }
+        let pushed = pod.push(&site);
+        pushed
+            .ends(1)
+            .says("no new worker showed up in time")
+            .says(&format!("next: HAProxy has loaded the set, but the agent does not find its worker: see that the global section has the line `{line}`"));
+        assert!(
+            pushed
+                .stderr
+                .contains("warning: haproxy.cfg: no `stats socket`")
+                && pushed.stderr.contains(&line),
+            "{pushed}"
+        );
+        let json = ctl(url, &["push", "-o", "json", site.path()]);
+        let agent = &json.ends(1).json()["agents"][0];
+        assert_eq!(agent["refusal"], "no_worker", "{json}");
+        assert!(
+            agent["warnings"][0].as_str().unwrap().contains(&line),
+            "{json}"
+        );
+        ctl(url, &["state"]).ends(1).says(&line);
+        // The line, as it is named.
+        site.write(
+            "haproxy.cfg",
+            &without.replace("global\n", &format!("global\n    {line}\n")),
+        );
+        let pushed = pod.push(&site);
+        assert!(!pushed.stderr.contains("stats socket"), "{pushed}");
+        pod.is_well(&site, &pushed);
+    }
+}
+
 #[test]
 fn a_disk_that_does_not_let_it_is_named_and_put_right() {
     let (pod, site) = Pod::pushed(Version::V3_4, &[]);
@@ -286,7 +342,10 @@ fn a_put_off_reload_that_cannot_be_asked_for_is_named() {
         .says("next: hapticctl wait");
     pod.haproxy.kill();
     let held = "the agent asks again by itself, and hapticctl wait waits for it";
-    let out = ctl(url, &["push", "--timeout", "10s", site.path()]);
+    // Long before the time that a push has: nobody but the reader can mend that.
+    let begun = std::time::Instant::now();
+    let out = ctl(url, &["push", site.path()]);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{out}");
     out.ends(1)
         .says("has not run yet: the reload could not be asked for: nobody listens")
         .says(held);
@@ -295,10 +354,18 @@ fn a_put_off_reload_that_cannot_be_asked_for_is_named() {
             .contains("its reload is due: the reload could not"),
         "{out}"
     );
-    ctl(url, &["push", "--no-wait", site.path()])
-        .ends(1)
+    let told = ctl(url, &["push", "--no-wait", site.path()]);
+    told.ends(1)
         .says("the reload could not be asked for")
         .says(held);
+    assert!(
+        told.stderr
+            .contains("HAProxy's worker has not answered its agent since")
+            && told
+                .stderr
+                .contains("nothing runs the set before it is started"),
+        "{told}"
+    );
     pod.start_haproxy();
     ctl(url, &["wait", "--timeout", "60s"]).ends(0);
     pod.is_well(&site, &pod.push(&site));

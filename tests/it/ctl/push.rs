@@ -119,13 +119,59 @@ fn a_worker_that_commands_brought_on_is_told_from_the_set_that_went_back() {
     let pushed = ctl(url, &["push", site.path(), "-o", "json"]);
     let plan = pushed.ends(0).json()["plan_id"].as_str().unwrap()[..12].to_owned();
     site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
-    ctl(url, &["push", site.path()]).ends(1);
-    assert_eq!(tree(&pod.base), loaded);
-    assert_eq!(pod.get("a.example"), "two");
+    let keep = "To keep it until this set is mended, push its directory again";
+    // Asked, and remembered.
+    for _ in 0..2 {
+        ctl(url, &["push", site.path()])
+            .ends(1)
+            .says("disk is back at plan")
+            .says(&format!(
+                "the worker serves what commands have brought since, plan {plan}"
+            ))
+            .says(keep);
+        assert_eq!(tree(&pod.base), loaded);
+        assert_eq!(pod.get("a.example"), "two");
+    }
     ctl(url, &["state"])
         .ends(1)
         .says(&format!("plan {plan} serves"))
-        .says("the worker still has what commands brought since");
+        .says("the last good set was put back on disk, not on the worker")
+        .says(keep)
+        .says("instead, and drops what commands brought since");
+    // The advice, followed.
+    site.write("haproxy.cfg", &pod.config(""));
+    ctl(url, &["push", site.path()]).ends(0);
+    assert_eq!(tree(&pod.base), site.tree());
+    assert_eq!(pod.get("a.example"), "two");
+}
+
+/// Nobody serves anything, so the same words would be wrong.
+#[test]
+fn what_commands_brought_is_not_said_to_be_served_by_a_haproxy_that_is_gone() {
+    let mut pod = Pod::with(Version::V3_4, &[("--reload-timeout", "4s")]);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    site.write("maps/host.map", "a.example two\n");
+    ctl(url, &["push", site.path()])
+        .ends(0)
+        .says("without a reload");
+    pod.haproxy.kill();
+    let pushed = ctl(url, &["push", site.path()]);
+    pushed
+        .ends(1)
+        .says("HAProxy starts from that, without what commands have brought since")
+        .says("next: is HAProxy running");
+    assert!(!pushed.stdout.contains("serves"), "{pushed}");
+    ctl(url, &["plan", site.path()])
+        .ends(0)
+        .says("reload: HAProxy has not answered since");
+    let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
+    pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);
+    ctl(url, &["push", site.path()]).ends(0);
+    assert_eq!(pod.get("a.example"), "two");
+    let state = ctl(url, &["state"]);
+    assert!(!state.stdout.contains("disk is back"), "{state}");
 }
 
 #[test]
@@ -140,6 +186,16 @@ fn a_revert_goes_back_to_the_last_good_set() {
             .says("hapticctl push DIR");
         ctl(url, &["push", site.path()]).ends(0);
         let good = site.tree();
+        let worker = pod.haproxy.worker_pid();
+        for output in ["text", "json"] {
+            let already = ctl(url, &["revert", "-o", output]);
+            already.ends(0);
+            match output {
+                "text" => drop(already.says("applied and runs already: nothing was done")),
+                _ => assert_eq!(already.json()["agents"][0]["outcome"], "already"),
+            }
+        }
+        assert_eq!(pod.haproxy.worker_pid(), worker, "{version}");
         // At runtime, so that it is applied and not yet the last good one.
         site.write("maps/host.map", "a.example two\n");
         ctl(url, &["push", site.path()]).ends(0);
@@ -187,44 +243,6 @@ fn a_reload_that_is_put_off_is_seen_and_waited_for() {
 }
 
 #[test]
-fn files_that_somebody_changed_are_listed_and_put_right() {
-    let pod = Pod::start(Version::V3_4);
-    let site = Site::of(&pod);
-    site.write("general/a.txt", "a\n");
-    site.write("general/b.txt", "b\n");
-    let url = &pod.url();
-    ctl(url, &["push", site.path()]).ends(0);
-    ctl(url, &["verify"])
-        .ends(0)
-        .says("4 files on disk, all as in the agent's records");
-    ctl(url, &["verify", site.path()])
-        .ends(0)
-        .says("all as in the directory");
-    std::fs::write(pod.base.join("general/a.txt"), "edited\n").unwrap();
-    std::fs::remove_file(pod.base.join("general/b.txt")).unwrap();
-    let found = ctl(url, &["verify"]);
-    found
-        .ends(1)
-        .says("changed  general/a.txt")
-        .says("missing  general/b.txt");
-    // What was found is not found again, but it is not forgotten.
-    ctl(url, &["verify"])
-        .ends(1)
-        .says("does not know what is applied");
-    let against = ctl(url, &["verify", site.path()]);
-    against
-        .ends(1)
-        .says("changed  general/a.txt")
-        .says("missing  general/b.txt");
-    ctl(url, &["state"]).ends(1).says("UNKNOWN");
-    ctl(url, &["push", site.path()])
-        .ends(0)
-        .says("applied with a reload");
-    assert_eq!(tree(&pod.base), site.tree());
-    ctl(url, &["verify"]).ends(0);
-}
-
-#[test]
 fn a_reload_can_be_asked_for_and_files_go_with_the_set() {
     let pod = Pod::start(Version::V3_4);
     let site = Site::of(&pod);
@@ -239,37 +257,30 @@ fn a_reload_can_be_asked_for_and_files_go_with_the_set() {
     let worker = pod.haproxy.worker_pid();
     ctl(url, &["push", "--reload", site.path()])
         .ends(0)
-        .says("applied with a reload");
+        .says("applied with a reload")
+        .says("reload: a reload was asked for (--reload)");
     assert_ne!(pod.haproxy.worker_pid(), worker);
     assert!(!pod.base.join("general/old.txt").exists());
     assert_eq!(pod.get("a.example"), "two");
 }
 
+/// What is on disk is not the agent's before the first push, even if it is the very same.
 #[test]
-fn the_doctor_looks_and_never_forbids() {
+fn a_first_push_of_what_is_there_says_why_it_reloads() {
     let pod = Pod::start(Version::V3_4);
-    let site = Site::of(&pod);
-    // The configuration names the map under another spelling.
-    let config = pod
-        .config("")
-        .replace("map(maps/host.map", "map(./maps/host.map");
-    site.write("haproxy.cfg", &config);
+    let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
+    let site = Site::new(&[("haproxy.cfg", &text)]);
     let url = &pod.url();
-    ctl(url, &["push", site.path()]).ends(0);
-    let found = ctl(url, &["doctor", site.path(), "-o", "json"]);
-    let findings = found.json()["agents"][0]["findings"].clone();
-    let about_map = findings
-        .as_array()
-        .unwrap()
-        .iter()
-        .any(|f| f["path"] == "maps/host.map");
-    assert!(about_map, "{findings:#}");
-    // Never silently stale: the change is a reload.
-    site.write("maps/host.map", "a.example two\n");
-    ctl(url, &["push", site.path()])
+    for verb in ["plan", "push"] {
+        let out = ctl(url, &[verb, site.path()]);
+        out.ends(0)
+            .says("reload: the agent does not know what is applied")
+            .says("haproxy.cfg: the agent has not put it there");
+        assert!(!out.stdout.contains("the configuration changed"), "{out}");
+    }
+    ctl(url, &["plan", site.path()])
         .ends(0)
-        .says("applied with a reload");
-    assert_eq!(pod.get("a.example"), "two");
+        .says("nothing to do");
 }
 
 /// Nobody judged the files, so "mend them" would be the wrong advice.

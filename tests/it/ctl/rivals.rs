@@ -56,6 +56,52 @@ fn of_two_pushes_at_once_one_is_told_who_won_and_nothing_is_lost() {
     }
 }
 
+/// Two people who push what a colleague has merged are both right.
+#[test]
+fn the_same_set_pushed_twice_at_once_is_what_both_wanted() {
+    let pod = Pod::with(Version::V3_4, &[("--reload-interval-min", "2s")]);
+    let (mine, theirs) = (Site::of(&pod), Site::of(&pod));
+    let direct = pod.url();
+    for (round, flags) in [vec![], vec!["--no-wait"], vec!["--reload"]]
+        .iter()
+        .enumerate()
+    {
+        for site in [&mine, &theirs] {
+            site.write("haproxy.cfg", &pod.config(&format!("# {round}\n")));
+        }
+        let their_path = theirs.path().to_owned();
+        let (url, flags) = (direct.clone(), flags.clone());
+        let mut pushed = false;
+        let their_flags = flags.clone();
+        let relay = Relay::new(
+            pod.agent.api(),
+            Box::new(move |moment| {
+                if moment == Moment::Begun && !pushed {
+                    pushed = true;
+                    let words = [&["push", &their_path, "--agent", &url], &*their_flags].concat();
+                    let mut theirs = command(&words);
+                    theirs.env("USER", "berta");
+                    run(theirs);
+                }
+                Pass::On
+            }),
+        );
+        let told = ctl(&relay.url(), &[&["push", mine.path()], &*flags].concat());
+        match flags.as_slice() {
+            [] => drop(
+                told.ends(0)
+                    .says("applied by somebody else at the same time")
+                    .says("berta@"),
+            ),
+            ["--no-wait"] => drop(told.ends(1).says("the reload is put off to")),
+            // Theirs may have done without, so a round more sees to it.
+            _ => drop(told.ends(0).says("applied with a reload")),
+        }
+        ctl(&direct, &["wait"]).ends(0);
+        assert_eq!(tree(&pod.base), mine.tree());
+    }
+}
+
 #[test]
 fn who_insists_pushes_over_the_other() {
     let pod = Pod::start(Version::V3_4);

@@ -198,6 +198,32 @@ fn no_op_claims_what_it_does_not_know() {
     }
 }
 
+/// Nothing is sent where no session can be had, and the first op says why.
+#[test]
+fn without_a_session_the_files_are_reloaded_and_the_reason_is_told() {
+    for version in Version::ALL {
+        let mut site = Site::start(version);
+        site.apply("reload", &[]).succeed(&site.agent, "reload");
+        let value = |value: &str| json!({"path": MAP, "key": "/a", "value": value});
+        let ops = [op("map_set", value("x")), op("map_set", value("y"))];
+        // The background look may meet one of the faults.
+        let told = (0..5).find_map(|_| {
+            for _ in 0..2 {
+                site.haproxy.inject("show info float", Fault::CloseBefore);
+            }
+            let answer = site.apply("auto", &ops).send(&site.agent).json();
+            site.haproxy.clear_faults();
+            assert_eq!(answer["ok"], true, "{version}: {answer:#}");
+            (answer["mode"] == "reload").then_some(answer)
+        });
+        let told = told.unwrap();
+        let output = |op: usize| told["op_results"][op]["output"].as_str().unwrap();
+        assert!(output(0).starts_with("not_run: "), "{version}: {told:#}");
+        assert!(output(0).contains("closed the session"), "{version}: {told:#}");
+        assert_eq!(output(1), "not_run", "{version}: {told:#}");
+    }
+}
+
 /// The same batches get through where the answers are only slow in coming.
 #[test]
 fn ops_wait_for_answers_that_come_in_pieces() {

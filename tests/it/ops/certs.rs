@@ -561,13 +561,17 @@ impl Drop for Looker {
     }
 }
 
+/// On a loaded machine the two seldom meet.
+const MOST_ROUNDS: usize = 2000;
+
 /// Others that look at the certificates lock them for a moment: neither a change nor a
 /// look of ours fails for it, or is read as "there is none".
 #[test]
 fn certificates_that_others_look_at_are_asked_again() {
     each_tls(|bench| {
         let looker = Looker::start(bench);
-        for round in 0..50 {
+        let met = || looker.locked.load(Ordering::SeqCst) > 0;
+        for round in (0..MOST_ROUNDS).take_while(|round| *round < 50 || !met()) {
             let of = [certs::first(), certs::second()][round % 2];
             bench.write(SITE, of.pem());
             bench.write(NEW, of.pem());
@@ -586,6 +590,6 @@ fn certificates_that_others_look_at_are_asked_again() {
             assert!(String::from_utf8_lossy(&shown.unwrap()).contains("Status: Used"));
         }
         // Only then was anything shown.
-        assert!(looker.locked.load(Ordering::SeqCst) > 0);
+        assert!(met());
     });
 }

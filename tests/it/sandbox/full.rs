@@ -4,18 +4,22 @@ use super::scene::{Dirs, Namespace, VERSIONS, names, namespaces};
 use crate::support::agent::{Agent, Apply, tree};
 use crate::support::haproxy::{Haproxy, Version};
 use crate::support::wait;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 const SMALL: &str = "mount -t tmpfs -o size=2m,mode=755 tmpfs \"$1\"";
 const PAGE: usize = 4096;
+/// How long anything that has to happen may take on a loaded machine.
+const SOON: Duration = Duration::from_secs(20);
 
 struct Scene {
     agent: Agent,
     haproxy: Haproxy,
-    _space: Namespace,
+    space: Namespace,
     dirs: Dirs,
     base: PathBuf,
 }
@@ -34,7 +38,7 @@ impl Scene {
         Self {
             agent,
             haproxy,
-            _space: space,
+            space,
             dirs,
             base,
         }
@@ -127,7 +131,7 @@ fn without_room_for_the_state_nothing_is_changed() {
         refused.parts.retain(|part| part.0 == "maps/word.map");
         // What the first apply left goes after its answer, and must not make room later.
         let backups = scene.base.join(".haptic-lkg");
-        wait::until("no backup is left", Duration::from_secs(20), || {
+        wait::until("no backup is left", SOON, || {
             names(&backups).is_empty().then_some(())
         });
         scene.fill(2);
@@ -149,5 +153,81 @@ fn without_room_for_the_state_nothing_is_changed() {
         third.on(&agent.state()).succeed(agent, "reload");
         assert_eq!(tree(&scene.base)["maps/word.map"], b"three\n", "{version}");
         assert_eq!(names(&scene.base.join(".haptic-lkg")), [""; 0], "{version}");
+    }
+}
+
+/// The room ends while HAProxy reloads: what was loaded stays and is answered, the answer
+/// and the state say that it is not saved, and a death in that moment is recovered.
+#[test]
+fn a_success_that_cannot_be_saved_says_so_and_survives_a_kill() {
+    if !namespaces() {
+        return;
+    }
+    for (version, dies) in [
+        (Version::V3_0, true),
+        (Version::V3_4, true),
+        (Version::V3_4, false),
+    ] {
+        let mut scene = Scene::start(version);
+        let first = scene.set("p1", 1, "one\n", 1000);
+        let state = first
+            .on(&scene.agent.state())
+            .succeed(&scene.agent, "reload");
+        let backups = scene.base.join(".haptic-lkg");
+        wait::until("no backup is left", SOON, || {
+            names(&backups).is_empty().then_some(())
+        });
+        let master = i32::try_from(scene.haproxy.master_pid()).unwrap();
+        let master = Pid::from_raw(master).unwrap();
+        kill_process(master, Signal::STOP).unwrap();
+        let second = scene.set("p2", 2, "two\n", 1000).on(&state);
+        let answer = thread::scope(|scope| {
+            let sent = scope.spawn(|| second.send(&scene.agent));
+            let note = scene.base.join(".haptic-agent.json.phase");
+            wait::until("the set is written", SOON, || {
+                let note = fs::read_to_string(&note).unwrap_or_default();
+                note.contains("\"written\"").then_some(())
+            });
+            scene.fill(0);
+            kill_process(master, Signal::CONT).unwrap();
+            sent.join().unwrap().json()
+        });
+        assert_eq!(answer["ok"], true, "{version}: {answer:#}");
+        assert_eq!(answer["mode"], "reload", "{version}: {answer:#}");
+        let words = answer["unsaved"].as_str().unwrap();
+        assert!(words.contains("free space"), "{version}: {words}");
+        let state = scene.agent.state();
+        assert_eq!(state["running_plan_id"], "p2", "{version}");
+        assert!(
+            state["unsaved"]["reason"].is_string(),
+            "{version}: {state:#}"
+        );
+        // Nothing can be built on what is not saved.
+        let third = scene.set("p3", 3, "three\n", 1000).on(&state);
+        let refused = third.send(&scene.agent);
+        assert!([200, 503].contains(&refused.status), "{}", refused.text());
+        assert_ne!(refused.json()["ok"], true, "{version}");
+        if dies {
+            scene.agent.kill();
+            scene.free();
+            let setup = scene.dirs.setup();
+            scene.agent = setup.spawn_as(scene.space.enter(&setup.command(), None));
+            scene.agent.wait_ready();
+        } else {
+            scene.free();
+        }
+        let state = wait::until("it is saved", SOON, || {
+            let state = scene.agent.state();
+            state.get("unsaved").is_none().then_some(state)
+        });
+        for id in ["applied_plan_id", "running_plan_id", "lkg_plan_id"] {
+            assert_eq!(state[id], "p2", "{version} {id}: {state:#}");
+        }
+        assert_eq!(tree(&scene.base)["maps/word.map"], b"two\n", "{version}");
+        scene
+            .set("p4", 4, "four\n", 1000)
+            .on(&state)
+            .succeed(&scene.agent, "reload");
+        assert_eq!(names(&backups), [""; 0], "{version}");
     }
 }

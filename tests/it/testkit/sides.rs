@@ -367,6 +367,7 @@ impl Mask {
                     match name.as_str() {
                         // A fake has no sockets.
                         "reserved_paths" => *field = json!([]),
+                        "worker_socket" => *field = json!("…"),
                         "worker_pid" => *field = self.worker(field),
                         "timing" | "took_ms" | "worker_start_time_unix_micros" => {
                             *field = json!("…");

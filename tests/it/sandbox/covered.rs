@@ -1,0 +1,119 @@
+//! Something is mounted over the base directory while the agent runs, or another
+//! directory takes its name: HAProxy goes by the name, and the agent must not claim what
+//! only its own, hidden directory holds.
+
+use super::scene::{Dirs, Namespace, VERSIONS, namespaces};
+use crate::support::agent::{Agent, Apply, tree};
+use crate::support::haproxy::{Haproxy, Version};
+use crate::support::wait;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long anything that has to happen may take on a loaded machine.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The base directory is a mount of its own, so that its name can be taken from it.
+const OWN: &str = "mount -t tmpfs -o size=8m,mode=755 tmpfs \"$1\"";
+
+struct Scene {
+    agent: Agent,
+    haproxy: Haproxy,
+    space: Namespace,
+    dirs: Dirs,
+    base: PathBuf,
+}
+
+impl Scene {
+    fn start(version: Version) -> Self {
+        let dirs = Dirs::new();
+        let space = Namespace::new(OWN, &[&dirs.base]);
+        let base = space.seen(&dirs.base);
+        fs::write(base.join("haproxy.cfg"), dirs.config("")).unwrap();
+        let command = space.enter(&dirs.haproxy(version), None);
+        let haproxy = Haproxy::start_as(version, &dirs.run, command);
+        let setup = dirs.setup().with("--reload-interval-min", "0s");
+        let agent = setup.spawn_as(space.enter(&setup.command(), None));
+        agent.wait_ready();
+        Self {
+            agent,
+            haproxy,
+            space,
+            dirs,
+            base,
+        }
+    }
+
+    fn set(&self, plan: &str, seq: u64) -> Apply {
+        let config = self.dirs.config(&format!("    # {plan}\n"));
+        Apply::new(plan, 1, seq)
+            .file("haproxy.cfg", config.as_bytes())
+            .file("maps/host.map", plan.as_bytes())
+    }
+
+    fn sh(&self, script: &str) {
+        let base = self.dirs.base.display();
+        assert!(self.space.sh(&format!("base={base}\n{script}"), None));
+    }
+}
+
+#[test]
+fn a_base_directory_that_is_covered_is_not_claimed() {
+    if !namespaces() {
+        return;
+    }
+    for version in VERSIONS {
+        let scene = Scene::start(version);
+        let agent = &scene.agent;
+        let state = agent.state();
+        let state = scene.set("p1", 1).on(&state).succeed(agent, "reload");
+        let worker = scene.haproxy.worker_pid();
+
+        // What lies on top has the same files, so HAProxy would load it without a word.
+        scene.sh(
+            "mkdir $base.copy && cp -a $base/. $base.copy && mount -t tmpfs tmpfs $base && cp -a $base.copy/. $base",
+        );
+        let reply = scene.set("p2", 2).on(&state).send(agent);
+        let answer = reply.json();
+        assert_eq!(answer["ok"], false, "{version}: {answer:#}");
+        assert_eq!(answer["error"]["stage"], "backup", "{version}");
+        let words = answer["error"]["message"].as_str().unwrap();
+        assert!(words.contains("restart the agent"), "{version}: {words}");
+        let state = agent.state_with("?verify=1");
+        assert_eq!(state["applied_plan_id"], "", "{version}: {state:#}");
+        assert_eq!(state["running_plan_id"], "p1", "{version}: {state:#}");
+        assert_eq!(scene.haproxy.worker_pid(), worker, "{version}");
+        assert_eq!(tree(&scene.base)["maps/host.map"], b"p1", "{version}");
+
+        // Its name leads to it again: the next full set is taken.
+        scene.sh("umount $base");
+        assert_eq!(tree(&scene.base)["maps/host.map"], b"p1", "{version}");
+        scene
+            .set("p3", 3)
+            .on(&agent.state())
+            .succeed(agent, "reload");
+        assert_eq!(tree(&scene.base)["maps/host.map"], b"p3", "{version}");
+        assert_ne!(scene.haproxy.worker_pid(), worker, "{version}");
+    }
+}
+
+/// Nobody applies anything: the background look says it.
+#[test]
+fn a_base_directory_that_is_covered_is_noticed_without_an_apply() {
+    if !namespaces() {
+        return;
+    }
+    let scene = Scene::start(Version::V3_4);
+    let agent = &scene.agent;
+    scene
+        .set("p1", 1)
+        .on(&agent.state())
+        .succeed(agent, "reload");
+    scene.sh("mount -t tmpfs tmpfs $base");
+    let state = wait::until("it is noticed", SOON, || {
+        let state = agent.state_with("?plan=0");
+        (state["applied_plan_id"] == "").then_some(state)
+    });
+    let reason = state["degraded"]["reason"].as_str().unwrap();
+    assert!(reason.contains("restart the agent"), "{reason}");
+}
