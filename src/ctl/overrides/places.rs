@@ -157,7 +157,8 @@ pub(super) fn ago(at: Stamp, now: UnixNanos) -> String {
     }
 }
 
-fn trouble_of(store: &StoreView, now: UnixNanos) -> Option<String> {
+/// What is wrong between a responder and its store, in words, and since when.
+pub(super) fn trouble_of(store: &StoreView, now: UnixNanos) -> Option<String> {
     let what = match (store.synced, &store.hold, &store.trouble) {
         (false, _, _) => "it has not read the store yet, and so answers no check".to_owned(),
         (true, Some(hold), _) => format!("it holds its copy back ({hold})"),

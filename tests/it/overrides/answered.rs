@@ -196,6 +196,23 @@ fn what_is_answered_is_shown_while_the_store_is_away() {
     let canary = json.key("canary");
     let by = &canary["answered_by"][&site.responder.monitoring];
     assert_eq!(*by, serde_json::json!({"value": "drain", "rows": 2}));
+    // Another directory in its place takes what is written, and it is not followed.
+    Store::make(Path::new(&site.kv)).unwrap();
+    wait::until_ok("the responder knows", PATIENCE, || {
+        let listed = overrides(&site).bad("holds its copy back");
+        let other = listed.out.contains("is another directory than before");
+        other.then_some(()).ok_or(listed)
+    });
+    let lost = site.seen(&["maint", "web/s1", "--wait", "1s"]);
+    let lost = lost.bad("is another directory than before");
+    assert_eq!(
+        lost.err.matches("another directory").count(),
+        1,
+        "{}",
+        lost.err
+    );
+    assert!(lost.out.contains("holds its copy back"), "{}", lost.out);
+    fs::remove_dir_all(&site.kv).unwrap();
     // Nobody to ask, nothing to show.
     let blind = site.run(&["overrides"]).bad("there is no directory");
     assert_eq!(blind.out, "");

@@ -133,7 +133,8 @@ fn each_trouble_is_shown_as_what_it_is() {
             let row = rows.iter().find(|row| row["row"] == "fixed/s1").unwrap();
             let words = row["haproxy"]["agent_words"].as_str().unwrap();
             let told = !words.is_empty() && row["why"].as_str().unwrap().contains(words);
-            told.then_some(()).ok_or_else(|| format!("{version}: {row:#}"))
+            told.then_some(())
+                .ok_or_else(|| format!("{version}: {row:#}"))
         });
         let status = row("web/lost")["haproxy"]["agent_status"].as_str().unwrap();
         assert!(status.ends_with("L4CON"), "{version}: {status}");
