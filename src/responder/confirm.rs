@@ -215,11 +215,12 @@ impl Confirm {
                 (None, Some(error))
             }
         };
+        let heard = self.coverage.rows();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut last.trouble, trouble.clone());
         let mut strange = Vec::new();
         if let Some(view) = view {
-            strange = last.strange(&view, &self.coverage.rows());
+            strange = last.strange(&view, &heard);
             last.view = Some(view);
         }
         drop(last);

@@ -16,7 +16,8 @@
 //! | [`monitor`], [`metrics`] | what people and scrapers see of all that |
 //! | [`limits`] | all bounds, with reasons |
 //!
-//! Locks: the copy's, a coverage shard's, the watcher status's, the last look's. None is
+//! Locks: the copy's, a coverage shard's, the watcher status's, the last look's, that of
+//! the turns of looks. None is
 //! held while another is taken, nor over anything that waits.
 
 pub mod answer;
