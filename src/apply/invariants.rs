@@ -8,6 +8,7 @@ use crate::wire::manifest::Mode;
 use crate::wire::result::ResultMode;
 
 use super::agent::Agent;
+use super::follow::Follow;
 use super::run::Job;
 use super::tx::Tx;
 
@@ -60,9 +61,10 @@ impl Tx {
     }
 
     fn holds_the_set(&self, job: &Job<'_>) -> bool {
+        let mut seen = Follow::new(self.tree.files());
         self.tree.files().len() == job.manifest.files.len()
             && job.manifest.files.iter().all(|file| {
-                self.tree.get(&file.path).is_some_and(|seen| {
+                seen.get(&file.path).is_some_and(|seen| {
                     seen.hash.size == file.size && seen.hash.matches(&file.digest)
                 })
             })

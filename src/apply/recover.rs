@@ -252,18 +252,21 @@ impl Tx {
         self.save_quietly(agent);
     }
 
-    /// The pacing window goes on across a restart.
+    /// The pacing window goes on across a restart. A wall clock that was set back meanwhile
+    /// no longer tells how much of it is left: it begins anew, so that no restart makes
+    /// reloads come sooner than the interval.
     fn resume_pacing(&mut self, agent: &Agent) {
         let Some(end) = self.record.last_reload_end else {
             return;
         };
-        let since = agent.clock.wall().0.saturating_sub(end);
+        let since = agent.clock.wall().0.saturating_sub(end).max(0);
         let Ok(since) = u64::try_from(since) else {
             return;
         };
         self.last_reload_end = agent.clock.now().checked_sub(Duration::from_nanos(since));
     }
 }
+
 fn lost(message: &str) -> Failure {
     Failure {
         stage: Stage::Write,

@@ -27,6 +27,7 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::clock::{Clock as _, SystemClock};
 
 use super::fs::{Attrs, Entry, FileKind, FileOut, Fs, Stat, split};
+use super::shares;
 
 /// The file system below one base directory.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct DiskFs {
     base: OwnedFd,
     /// What the base was opened by, absolute.
     name: PathBuf,
+    /// Of [`LOOK_THREADS`], those that the machine has cores for.
+    look_threads: usize,
     openat2: bool,
 }
 
@@ -49,6 +52,13 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CL
 /// Threads that sync many files at once: their commits are merged by the file system,
 /// which makes eight about five times as fast as one, and more not faster.
 const SYNC_THREADS: usize = 8;
+
+/// Threads that look at many names at once, as far as there are cores: a look costs the
+/// kernel about a microsecond, and nothing is merged.
+const LOOK_THREADS: usize = 4;
+
+/// Names below which a second thread is not worth its start.
+const NAMES_PER_LOOK_THREAD: usize = 512;
 
 /// Files below which a second thread is not worth its start.
 const FILES_PER_SYNC_THREAD: usize = 8;
@@ -84,6 +94,9 @@ impl DiskFs {
         Ok(Self {
             base,
             name,
+            look_threads: std::thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(LOOK_THREADS),
             openat2: false,
         })
     }
@@ -131,6 +144,29 @@ impl DiskFs {
             descend(self.base.as_fd(), dir)?
         };
         Ok(Parent::Below(fd))
+    }
+
+    /// The answers for names of which those of one directory follow each other.
+    fn stat_some(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
+        let mut here: Option<(&str, Parent<'_>)> = None;
+        let mut stats = Vec::with_capacity(paths.len());
+        for path in paths {
+            let (dir, name) = split(path);
+            stats.push(match &here {
+                Some((same, parent)) if *same == dir && is_component(name) => {
+                    found(look_at(parent, name))
+                }
+                Some(_) | None => {
+                    // Anything out of the ordinary is answered as for one name.
+                    here = self.directory(dir).ok().map(|parent| (dir, parent));
+                    match &here {
+                        Some((_, parent)) if is_component(name) => found(look_at(parent, name)),
+                        Some(_) | None => self.stat(path),
+                    }
+                }
+            });
+        }
+        stats
     }
 
     /// A descriptor of the directory itself that can be listed and synced.
@@ -308,25 +344,13 @@ impl Fs for DiskFs {
     }
 
     fn stat_all(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
-        let mut here: Option<(&str, Parent<'_>)> = None;
-        let mut stats = Vec::with_capacity(paths.len());
-        for path in paths {
-            let (dir, name) = split(path);
-            stats.push(match &here {
-                Some((same, parent)) if *same == dir && is_component(name) => {
-                    found(look_at(parent, name))
-                }
-                Some(_) | None => {
-                    // Anything out of the ordinary is answered as for one name.
-                    here = self.directory(dir).ok().map(|parent| (dir, parent));
-                    match &here {
-                        Some((_, parent)) if is_component(name) => found(look_at(parent, name)),
-                        Some(_) | None => self.stat(path),
-                    }
-                }
-            });
-        }
-        stats
+        let looked = shares::run(
+            paths,
+            self.look_threads,
+            NAMES_PER_LOOK_THREAD,
+            |_, share| self.stat_some(share),
+        );
+        looked.into_iter().flatten().collect()
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
@@ -373,42 +397,18 @@ impl Fs for DiskFs {
     }
 
     fn sync_files(&self, paths: &[&str]) -> Result<(), (usize, io::Error)> {
-        let threads = (paths.len() / FILES_PER_SYNC_THREAD).clamp(1, SYNC_THREADS);
-        let share = paths.len().div_ceil(threads).max(1);
-        let sync_share = |first: usize, share: &[&str]| {
-            for (n, path) in share.iter().enumerate() {
-                self.sync_file(path).map_err(|error| (first + n, error))?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let mut shares = paths.chunks(share).enumerate();
-            // One is this thread's: a single file costs no thread.
-            let own = shares.next();
-            let mut running = Vec::new();
-            let mut result = Ok(());
-            for (n, part) in shares {
-                let first = n * share;
-                let spawned = std::thread::Builder::new()
-                    .name("sync".to_owned())
-                    .spawn_scoped(scope, move || sync_share(first, part));
-                match spawned {
-                    Ok(thread) => running.push(thread),
-                    // No thread to be had: this one does it.
-                    Err(_) => result = result.and(sync_share(first, part)),
+        let synced = shares::run(
+            paths,
+            SYNC_THREADS,
+            FILES_PER_SYNC_THREAD,
+            |first, share| {
+                for (n, path) in share.iter().enumerate() {
+                    self.sync_file(path).map_err(|error| (first + n, error))?;
                 }
-            }
-            if let Some((_, part)) = own {
-                result = result.and(sync_share(0, part));
-            }
-            for thread in running {
-                let done = thread
-                    .join()
-                    .unwrap_or_else(|_| Err((0, io::Error::other("a sync thread died"))));
-                result = result.and(done);
-            }
-            result
-        })
+                Ok(())
+            },
+        );
+        synced.into_iter().collect()
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {

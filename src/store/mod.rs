@@ -42,6 +42,7 @@ pub mod tree;
 pub mod way;
 
 mod context;
+mod shares;
 
 pub use context::{Counters, Durability, Store};
 pub use error::{Op, StoreError};

@@ -129,8 +129,10 @@ fn cut(agent: &mut Agent, base: &Path, plan: &str, files: &[File]) -> bool {
     note(base).is_some_and(|note| note["phase"]["phase"] == "written")
 }
 
-/// The phase noted last, if it can be read right now.
+/// The phase noted last, if it can be read right now: the last whole line.
 fn note(base: &Path) -> Option<Value> {
     let bytes = std::fs::read(base.join(".haptic-agent.json.phase")).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let last = lines.rfind(|line| line.ends_with(b"\n"))?;
+    serde_json::from_slice(last).ok()
 }

@@ -14,6 +14,8 @@ const A_LOOK: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 struct Inner {
     passed: Duration,
+    /// What somebody has set the wall clock forward by, in nanoseconds.
+    set_by: i128,
     runs: bool,
     agent: Weak<Agent>,
     fs: Option<ModelFs>,
@@ -32,6 +34,7 @@ impl ModelClock {
             began: Instant::now(),
             inner: Mutex::new(Inner {
                 passed: Duration::from_secs(1_000),
+                set_by: 0,
                 runs: false,
                 agent: Weak::new(),
                 fs: None,
@@ -42,7 +45,10 @@ impl ModelClock {
     /// The same time of day for the next process.
     pub(super) fn next_life(&self) -> Self {
         let clock = Self::new();
-        clock.inner.lock().unwrap().passed = self.inner.lock().unwrap().passed;
+        {
+            let (mut next, last) = (clock.inner.lock().unwrap(), self.inner.lock().unwrap());
+            (next.passed, next.set_by) = (last.passed, last.set_by);
+        }
         clock
     }
 
@@ -55,6 +61,11 @@ impl ModelClock {
 
     pub(super) fn advance(&self, by: Duration) {
         self.inner.lock().unwrap().passed += by;
+    }
+
+    /// Sets the wall clock forward, or back, by so many nanoseconds.
+    pub(super) fn jump(&self, by: i128) {
+        self.inner.lock().unwrap().set_by += by;
     }
 
     /// Whether each look moves it on.
@@ -87,6 +98,7 @@ impl Clock for ModelClock {
     }
 
     fn wall(&self) -> UnixNanos {
-        UnixNanos(1_800_000_000_000_000_000).plus(self.passed())
+        let set_by = self.inner.lock().unwrap().set_by;
+        UnixNanos(1_800_000_000_000_000_000 + set_by).plus(self.passed())
     }
 }

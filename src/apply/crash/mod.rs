@@ -10,6 +10,8 @@
 mod clock;
 mod faults;
 mod haproxy;
+mod pending;
+mod remembered;
 mod rules;
 mod sets;
 mod shapes;

@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::store::Durability;
 use crate::store::model::LoseUnsynced;
 use crate::wire::manifest::Mode;
-use crate::wire::result::{ConflictReason, ResultMode, Stage};
+use crate::wire::result::{ConflictReason, ResultMode};
 
 use super::haproxy::{Mood, files_of};
 use super::sets::{AFTER, BOOT};
 use super::worker::Cmd;
 use super::world::{Ask, Ended, IN_PLACE, INTERVAL, STATE, Step, World};
 
-fn on(plans: &[Ask], interval: Duration) -> World {
+pub(super) fn on(plans: &[Ask], interval: Duration) -> World {
     let world = World::first(interval);
     for ask in plans {
         assert!(world.apply(*ask).result().ok);
@@ -20,27 +20,11 @@ fn on(plans: &[Ask], interval: Duration) -> World {
     world
 }
 
-fn reason(ended: Ended) -> ConflictReason {
+pub(super) fn reason(ended: Ended) -> ConflictReason {
     match ended {
         Ended::Conflict(conflict) => conflict.reason,
         other => panic!("{other:?}"),
     }
-}
-
-#[test]
-fn a_leader_whose_apply_fails_still_keeps_the_older_one_out() {
-    let world = on(&[Ask::reload("p1")], Duration::ZERO);
-    let newer = |plan| Ask {
-        epoch: 7,
-        ..Ask::reload(plan)
-    };
-    assert_eq!(world.apply(newer("bad")).mode(), Some(ResultMode::Rejected));
-    let older = Ask::reload("p2");
-    assert_eq!(reason(world.apply(older)), ConflictReason::StaleEpoch);
-    let world = world.crash(LoseUnsynced::All);
-    world.start();
-    assert_eq!(reason(world.apply(older)), ConflictReason::StaleEpoch);
-    assert!(world.apply(newer("p2")).result().ok);
 }
 
 #[test]
@@ -61,77 +45,6 @@ fn a_refusal_before_the_fence_changes_nothing_at_all() {
     assert_eq!(world.fs.snapshot(), before);
     assert_eq!(world.fs.hidden(), hidden);
     world.check("refused", true);
-}
-
-#[test]
-fn a_pending_reload_is_never_moved_and_outlives_the_process() {
-    let world = on(&[Ask::reload("p1"), Ask::reload("p2")], INTERVAL);
-    let due = world.record().pending.unwrap().due;
-    world.clock.advance(INTERVAL / 4);
-    assert_eq!(
-        world.apply(Ask::reload("p4")).mode(),
-        Some(ResultMode::Scheduled)
-    );
-    assert_eq!(world.record().pending.unwrap().due, due);
-    world.clock.advance(INTERVAL / 4);
-    let world = world.crash(LoseUnsynced::All);
-    world.start();
-    let pending = world.record().pending.unwrap();
-    assert_eq!((pending.due, pending.plan_id.as_str()), (due, "p4"));
-    let left = world.agent.lock().pending_at.unwrap() - crate::clock::Clock::now(&*world.clock);
-    assert!(left > INTERVAL / 4 && left < INTERVAL / 2, "{left:?}");
-    let generation = world.state().generation;
-    world.fire();
-    world.check("fired", true);
-    let state = world.state();
-    assert_eq!(state.running_plan_id, "p4");
-    assert_eq!(state.generation, generation);
-    assert_eq!(state.last_apply.unwrap().mode, ResultMode::Reload);
-    assert_eq!(world.haproxy.asked().len(), 1);
-}
-
-#[test]
-fn a_refusal_is_remembered_for_a_minute_and_costs_no_second_reload() {
-    let world = on(&[Ask::reload("p1")], Duration::ZERO);
-    let bad = Ask::reload("bad");
-    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
-    let asked = world.haproxy.asked().len();
-    for _ in 0..3 {
-        let again = world.apply(bad).result();
-        assert_eq!(again.error.unwrap().stage, Stage::Reload);
-        assert_eq!(again.rollback, None);
-    }
-    assert_eq!(world.haproxy.asked().len(), asked);
-    world.check("known bad", true);
-    world.clock.advance(Duration::from_secs(61));
-    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
-    assert_eq!(world.haproxy.asked().len(), asked + 1);
-}
-
-#[test]
-fn a_refusal_is_forgotten_with_the_haproxy_that_gave_it() {
-    let world = on(&[Ask::reload("p1")], Duration::ZERO);
-    let bad = Ask::reload("bad");
-    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
-    world.step(Step::Restart);
-    let asked = world.haproxy.asked().len();
-    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
-    assert_eq!(world.haproxy.asked().len(), asked + 1);
-}
-
-#[test]
-fn a_newer_leader_that_is_told_a_remembered_refusal_keeps_the_older_one_out() {
-    let world = on(&[Ask::reload("p1")], Duration::ZERO);
-    let bad = Ask::reload("bad");
-    assert_eq!(world.apply(bad).mode(), Some(ResultMode::Rejected));
-    let asked = world.haproxy.asked().len();
-    let newer = Ask { epoch: 4, ..bad };
-    assert_eq!(world.apply(newer).mode(), Some(ResultMode::Rejected));
-    assert_eq!(world.haproxy.asked().len(), asked, "it was remembered");
-    let world = world.crash(LoseUnsynced::All);
-    world.start();
-    let older = world.apply(Ask::reload("p2"));
-    assert_eq!(reason(older), ConflictReason::StaleEpoch);
 }
 
 #[test]
@@ -171,44 +84,6 @@ fn a_bootstrap_configuration_copied_back_by_a_restart_is_found() {
     assert_eq!(world.fs.read("haproxy.cfg").unwrap(), boot);
     assert!(world.apply(Ask::reload("p1")).result().ok);
     world.check("mended", true);
-}
-
-#[test]
-fn a_pending_reload_of_a_tree_that_changed_claims_nothing() {
-    let world = on(&[Ask::reload("p1"), Ask::reload("p2")], INTERVAL);
-    world.fs.scribble("maps/host.map", b"mine now");
-    world.agent.look();
-    world.fire();
-    let state = world.state();
-    assert_eq!(state.reload_pending_at, None);
-    for id in [state.applied_plan_id, state.running_plan_id] {
-        assert_eq!(id, "");
-    }
-    assert_eq!(state.lkg_plan_id, "p1");
-}
-
-#[test]
-fn an_abort_over_a_foreign_file_lets_the_pending_reload_claim_nothing() {
-    // `p4` joins and cannot be written; meanwhile a file outside the journal has changed,
-    // so what goes back is not the last known good set.
-    let world = on(&[Ask::reload("p1"), Ask::reload("p5")], INTERVAL);
-    world.fs.scribble("maps/host.map", b"mine now");
-    world.fs.fail_rename_once("general/deep/x", libc::EIO);
-    let ask = Ask::reload("p4");
-    let first = world.apply(ask);
-    let ended = match first {
-        Ended::Conflict(_) => world.apply(ask),
-        other => other,
-    };
-    assert_eq!(ended.mode(), Some(ResultMode::Rejected));
-    world.fire();
-    let running = world.state().running_plan_id;
-    if !running.is_empty() {
-        assert_eq!(
-            super::sets::name_of(&world.haproxy.loaded()),
-            Some(running.as_str())
-        );
-    }
 }
 
 #[test]

@@ -219,7 +219,10 @@ fn without_a_session_the_files_are_reloaded_and_the_reason_is_told() {
         let told = told.unwrap();
         let output = |op: usize| told["op_results"][op]["output"].as_str().unwrap();
         assert!(output(0).starts_with("not_run: "), "{version}: {told:#}");
-        assert!(output(0).contains("closed the session"), "{version}: {told:#}");
+        assert!(
+            output(0).contains("closed the session"),
+            "{version}: {told:#}"
+        );
         assert_eq!(output(1), "not_run", "{version}: {told:#}");
     }
 }

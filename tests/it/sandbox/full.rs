@@ -186,7 +186,9 @@ fn a_success_that_cannot_be_saved_says_so_and_survives_a_kill() {
             let note = scene.base.join(".haptic-agent.json.phase");
             wait::until("the set is written", SOON, || {
                 let note = fs::read_to_string(&note).unwrap_or_default();
-                note.contains("\"written\"").then_some(())
+                // One line a step; those of the apply before stand above.
+                let last = note.lines().last().unwrap_or_default();
+                last.contains("\"written\"").then_some(())
             });
             scene.fill(0);
             kill_process(master, Signal::CONT).unwrap();
