@@ -195,6 +195,7 @@ pub fn decide(set: &FileSet, state: &State) -> Decision {
         });
         let Some(mut found) = found else { continue };
         if let Some(what) = state.in_the_way.get(one.path) {
+            found.needs = Verdict::Reload;
             found.texts = vec![format!("on the agent's disk {what} stands in its place")];
         }
         reasons.extend(found.texts.into_iter().map(|text| Reason {

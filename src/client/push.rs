@@ -29,6 +29,7 @@
 mod attempt;
 mod error;
 mod refusal;
+mod remarks;
 mod revert;
 mod settle;
 
@@ -39,6 +40,7 @@ use serde::Serialize;
 
 pub use error::PushError;
 pub use refusal::Refusal;
+pub use remarks::{about_the_set, warnings};
 pub use revert::{Reverted, revert};
 
 use super::client::{Client, StateRead};
@@ -153,7 +155,7 @@ pub enum Step<'s> {
         /// RFC 3339.
         due: &'s str,
     },
-    /// It is due and cannot be asked for; the agent goes on trying.
+    /// HAProxy is away, so it cannot be asked for; the agent goes on trying.
     Stuck {
         /// In an operator's words.
         reason: &'s str,
@@ -394,27 +396,6 @@ impl Push<'_> {
 #[must_use]
 pub fn is_silent(state: &State) -> bool {
     state.worker.as_ref().is_some_and(|worker| !worker.answers)
-}
-
-/// What HAProxy warned of when it loaded the set all the same, in lines, as far as the agent
-/// kept it. Not what it says of itself at every start, such as under which user it runs.
-#[must_use]
-pub fn warnings(result: &ApplyResult) -> Vec<&str> {
-    let reload = result.reload.as_ref().filter(|reload| reload.ok);
-    let output = reload.and_then(|reload| reload.output.as_deref());
-    // Lines without a level go on with the one before.
-    let mut shown = false;
-    let mut is_shown = |line: &&str| {
-        if line.starts_with('[') {
-            let warns = ["[WARNING]", "[ALERT]"]
-                .iter()
-                .any(|level| line.starts_with(level));
-            shown = warns && !line.contains("main()]");
-        }
-        shown
-    };
-    let lines = output.unwrap_or_default().lines();
-    lines.filter(|line| is_shown(line)).collect()
 }
 
 /// Whether a refusal is one that the agent remembered, so that HAProxy was not asked

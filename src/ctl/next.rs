@@ -63,6 +63,10 @@ pub(super) fn failed(error: &PushError, socket: Option<&str>) -> Block {
 /// What helps where HAProxy itself is gone.
 pub(super) const HAPROXY_IS_AWAY: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then push again";
 
+/// What helps where a directory or the like stands in the place of a file.
+pub(super) const WAY_BLOCKED: &str =
+    "move away what stands in a file's place on the agent's machine, then hapticctl push DIR";
+
 /// What helps where a reload is due and the agent cannot ask for it.
 pub(super) const HELD_RELOAD: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it; the agent asks again by itself, and hapticctl wait waits for it";
 

@@ -111,7 +111,10 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
         block.line("a reload is pending there: it will load this set too");
     }
     if decision.verdict != Verdict::Noop || state.applied_plan_id != set.plan_id() {
-        block.next = Some("hapticctl push with the same flags does it".into());
+        block.next = Some(match state.in_the_way.is_empty() {
+            true => "hapticctl push with the same flags does it".into(),
+            false => next::WAY_BLOCKED.into(),
+        });
     }
     block
 }

@@ -89,9 +89,7 @@ impl Progress {
             }
             Step::Stuck { reason } => (
                 Phase::Waiting("its next try".to_owned()),
-                Some(format!(
-                    "its reload is due: {reason}; the agent tries again"
-                )),
+                Some(format!("its reload waits: {reason}; the agent tries again")),
             ),
         };
         self.set(place, phase, said);

@@ -6,7 +6,7 @@ use super::next::{self, HAPROXY_IS_AWAY, HELD_RELOAD, of_result, opens_the_socke
 use super::view::{Block, Report};
 use super::{labels, plan, when, words};
 use crate::client::decide::pushed_by;
-use crate::client::push::{is_silent, warnings};
+use crate::client::push::{about_the_set, is_silent, warnings};
 use crate::client::{Fleet, Refusal, StateRead};
 use crate::wire::result::{ApplyResult, ResultMode, UNREACHABLE};
 use crate::wire::state::State;
@@ -123,6 +123,7 @@ fn down(state: &State) -> String {
     let refusal = state.last_apply.as_ref().and_then(Refusal::of);
     match refusal {
         Some(Refusal::NoWorker) => opens_the_socket(state.worker_socket.as_deref()),
+        Some(_) | None if state.reload_pending_at.is_some() => HELD_RELOAD.into(),
         Some(_) | None => HAPROXY_IS_AWAY.into(),
     }
 }
@@ -308,18 +309,15 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
     if !said.is_empty() {
         block.row("warnings", words::head(&said, MAX_SHOWN).join("\n"));
     }
-    if let Some(words) = last
-        .reload
-        .as_ref()
-        .filter(|r| !r.ok)
-        .and_then(|r| r.output.as_ref())
-    {
+    let refused = last.reload.as_ref().filter(|reload| !reload.ok);
+    if let Some(output) = refused.and_then(|reload| reload.output.as_deref()) {
         let told = last
             .error
             .as_ref()
-            .is_some_and(|e| e.message.contains(words.trim()));
-        if !told {
-            block.row("HAProxy", words);
+            .is_some_and(|e| e.message.contains(output.trim()));
+        let said = about_the_set(output);
+        if !told && !said.is_empty() {
+            block.row("HAProxy", words::head(&said, MAX_SHOWN).join("\n"));
         }
     }
     for op in last.op_results.iter().filter(|op| !op.ok).take(MAX_SHOWN) {

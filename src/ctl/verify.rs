@@ -130,7 +130,7 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
         block.next = Some(match set {
             _ if silent.is_some() => next::HAPROXY_IS_AWAY.into(),
             _ if !after.in_the_way.is_empty() => {
-                "move away what stands in a file's place on the agent's machine, then hapticctl push DIR".into()
+                next::WAY_BLOCKED.into()
             }
             Some(_) => "hapticctl push DIR puts the directory's files there".into(),
             None => "hapticctl push DIR puts the right files back; hapticctl verify DIR compares with a directory".to_owned(),

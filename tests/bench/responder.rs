@@ -399,8 +399,9 @@ pub(crate) fn follow() {
                 thread::sleep(Duration::from_millis(1));
             }
             times.take(written.elapsed());
-            // Not in step with the checks.
-            thread::sleep(Duration::from_millis(37 * (round % 7)));
+            // What is seen is in step with the checks; the next write comes at every point
+            // of an interval.
+            thread::sleep(Duration::from_millis(inter * (7 * round % 20) / 20));
         }
         println!(
             "  agent-inter {inter} ms: median {}, nine of ten within {}, slowest {}  ({rounds} writes)",

@@ -8,13 +8,22 @@ use crate::format::{crt_list, map_file, pem};
 use crate::wire::digest::hex;
 use crate::wire::manifest::FileKind;
 
+/// Bytes that are hashed in one go.
+const PIECE_BYTES: usize = 16 * 1024;
+
 /// `None` for content that its reader refuses, and for files of which every byte counts.
 pub(super) fn means(entry: &Entry<'_>) -> Option<String> {
     let mut hash = Sha256::new();
+    // Fields are short and many; the hash is quick in long pieces.
+    let mut piece = Vec::with_capacity(2 * PIECE_BYTES);
     let mut field = |bytes: &[u8]| {
         // With its length in front, so that no two lists of fields are the same bytes.
-        hash.update((bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
+        piece.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        piece.extend_from_slice(bytes);
+        if piece.len() >= PIECE_BYTES {
+            hash.update(&piece);
+            piece.clear();
+        }
     };
     match entry.kind {
         FileKind::Map => {
@@ -42,5 +51,6 @@ pub(super) fn means(entry: &Entry<'_>) -> Option<String> {
         }
         FileKind::Config | FileKind::General => return None,
     }
+    hash.update(&piece);
     Some(hex(&hash.finalize()))
 }

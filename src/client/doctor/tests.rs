@@ -276,14 +276,15 @@ fn certificates_without_their_keys() {
 
 #[test]
 fn answers_that_have_run_out_or_belong_to_nothing() {
-    let whole = format!("{CERT}{KEY}");
+    let whole = format!("{CERT}{CERT}{KEY}");
     let seen = |files: &[(&str, &[u8])]| {
         let own: [(&str, &[u8]); 2] = [
             ("haproxy.cfg", SOCKET.as_bytes()),
             ("a.pem", whole.as_bytes()),
         ];
         let files = own.iter().chain(files);
-        let files = files.map(|(path, bytes)| (*path, bytes.to_vec()));
+        let files: BTreeMap<&str, Vec<u8>> =
+            files.map(|(path, bytes)| (*path, bytes.to_vec())).collect();
         let set = FileSet::from_files(files, &FileSetOptions::default()).unwrap();
         let mut state = state(&set, RuntimeInventory::default());
         state.applied_plan_id.clear();
@@ -300,6 +301,15 @@ fn answers_that_have_run_out_or_belong_to_nothing() {
         seen(&[("a.pem.ocsp", &response(b"20260110000000Z"))]),
         ["warning stale_ocsp a.pem.ocsp"]
     );
+    let alone = format!("{CERT}{KEY}");
+    let fresh = response(b"20260112000000Z");
+    let alone = ("a.pem", alone.as_bytes());
+    assert_eq!(
+        seen(&[alone, ("a.pem.ocsp", &fresh)]),
+        ["error no_issuer a.pem.ocsp"]
+    );
+    let issuer = ("a.pem.issuer", CERT.as_bytes());
+    assert!(seen(&[alone, issuer, ("a.pem.ocsp", &fresh)]).is_empty());
     assert_eq!(
         seen(&[("a.pem.ocsp", b"-----BEGIN")]),
         ["warning bad_ocsp a.pem.ocsp"]

@@ -23,6 +23,9 @@ const CERTIFICATE_WORDS: [&str; 2] = ["crt", "default-crt"];
 /// Words behind which a part of a certificate is named.
 const PART_WORDS: [&str; 4] = ["key", "ocsp", "issuer", "sctl"];
 
+/// With them HAProxy may find issuers elsewhere.
+const ISSUER_WORDS: [&str; 2] = ["issuers-chain-path", "issuer"];
+
 /// With it HAProxy looks for `site.key` beside `site.pem`.
 const DROPS_EXTENSION: &str = "ssl-load-extra-del-ext";
 
@@ -43,6 +46,7 @@ struct Named {
     certificates: BTreeSet<String>,
     parts: BTreeSet<String>,
     drops_extension: bool,
+    finds_issuers: bool,
 }
 
 impl Named {
@@ -51,6 +55,8 @@ impl Named {
         for (_, _, words) in configuration_lines(set) {
             let keyed = words.iter().any(|word| word == "key");
             named.drops_extension |= words.iter().any(|word| word == DROPS_EXTENSION);
+            let issuers = |word: &String| ISSUER_WORDS.contains(&word.as_str());
+            named.finds_issuers |= words.iter().any(issuers);
             for pair in words.windows(2) {
                 let [word, name] = pair else { continue };
                 if name.contains(VARIABLE) {
@@ -229,6 +235,19 @@ fn companion(
     }
     if !path.ends_with(".ocsp") {
         return;
+    }
+    let alone = set.get(of).is_some_and(|certificate| {
+        let seen = pem::contents(certificate.content);
+        seen.is_ok_and(|seen| seen.certificates == 1)
+    });
+    if alone && set.get(&format!("{of}.issuer")).is_none() && !named.finds_issuers {
+        findings.add(
+            Error,
+            at,
+            "no_issuer",
+            format!("the issuer is neither in {of} nor in {of}.issuer, and HAProxy refuses an OCSP response without it"),
+            format!("put the issuer's certificate behind the one in {of}, or into {of}.issuer"),
+        );
     }
     let (code, text) = match validity(entry.content, now) {
         Validity::Valid => return,

@@ -96,6 +96,10 @@ impl Push<'_> {
                 let outcome = Outcome::Pending { due, reason };
                 return Ok(self.done(round, outcome, decision, result));
             }
+            if !told {
+                (self.watch)(&Step::Waiting { due: &due });
+                told = true;
+            }
             let now = Instant::now();
             away = reason.clone().map(|reason| {
                 let since = away.as_ref().map_or(now, |(_, since)| *since);
@@ -109,10 +113,6 @@ impl Push<'_> {
             });
             if given_up || now >= until {
                 return Err(PushError::StillPending { due, reason });
-            }
-            if !told {
-                (self.watch)(&Step::Waiting { due: &due });
-                told = true;
             }
             self.pause(&mut pause)?;
         }

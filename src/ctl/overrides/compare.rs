@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::view::Block;
 use super::super::words::counted;
-use super::coverage::{CopiedKey, Coverage, Coverages, PlaceView, RowView};
+use super::coverage::{CopiedKey, Coverage, Coverages, Index, PlaceView, RowView};
 use super::store::{StoreChoice, Stored};
 use super::watch::MAX_NAMED;
 use crate::clock::UnixNanos;
@@ -25,6 +25,8 @@ pub(super) type Keys<'s> = BTreeMap<&'s str, &'s Stored>;
 pub(super) struct Side<'c> {
     origin: &'c Origin,
     coverage: &'c Coverage,
+    /// Its rows by their keys.
+    pub(super) rows: Index<'c>,
     copy: Option<BTreeMap<&'c str, &'c CopiedKey>>,
 }
 
@@ -49,6 +51,7 @@ impl<'c> Side<'c> {
         let sides = seen.named().map(|(origin, coverage)| Self {
             origin,
             coverage,
+            rows: Index::of(coverage),
             copy: coverage.overrides.as_ref().map(|copy| {
                 let keys = copy.keys.iter();
                 keys.map(|copied| (copied.key.as_str(), copied)).collect()
@@ -57,11 +60,16 @@ impl<'c> Side<'c> {
         sides.collect()
     }
 
+    /// Whether it knows of rows, see [`Coverages::good`].
+    pub(super) fn knows_rows(&self) -> bool {
+        self.coverage.store.synced
+    }
+
     /// What became of a key that is stored.
     fn judge(&self, key: &str, stored: &Stored, keys: &Keys<'_>, now: UnixNanos) -> Told {
         let mut told = Told::default();
         told.differs.extend(self.copy_differs(key, stored));
-        for row in self.coverage.live() {
+        for row in self.rows.asking(key) {
             let Some(place) = row.request.iter().position(|asked| asked == key) else {
                 continue;
             };
@@ -140,7 +148,7 @@ impl<'c> Side<'c> {
     /// What it has of a key that is in force, and how many rows are told so by it.
     fn in_force(&self, key: &str) -> Option<(&str, usize)> {
         let value = self.copy.as_ref()?.get(key)?.value.as_deref()?;
-        let rows = self.coverage.live();
+        let rows = self.rows.asking(key);
         let rows = rows.filter(|row| row.decided_by.as_deref() == Some(key));
         Some((value, rows.count()))
     }

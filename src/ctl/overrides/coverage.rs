@@ -1,6 +1,7 @@
 //! What a responder says of the rows that ask it, and what that says of a key. The
 //! judgements are pure.
 
+mod index;
 mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use super::watch;
 use crate::http::client::Origin;
 use crate::responder::stamp::Stamp;
 
+pub(super) use index::Index;
 pub(super) use shape::{CopiedKey, Coverage, PlaceView, RowView, StoreView};
 
 /// A row that was not heard for so many of its intervals asks no more.
@@ -131,28 +133,15 @@ impl Coverage {
         }
     }
 
-    /// Rows that asked for a key and do not any more.
-    pub(super) fn gone(&self, key: &str) -> Vec<String> {
-        let newest = self.newest();
-        let parts = self.rows.iter().map(|row| row.part(key, newest));
-        parts
-            .filter_map(|part| match part {
-                Part::Gone(name) => Some(name.to_owned()),
-                Part::Asks | Part::Mute(_) | Part::Unknown(_) | Part::None => None,
-            })
-            .collect()
-    }
-
     /// Every key that somebody asks for.
     pub(super) fn asked_keys(&self) -> impl Iterator<Item = &str> {
         let keys = self.live().flat_map(|row| row.request.iter());
         keys.map(String::as_str)
     }
 
-    /// When somebody last asked for a key, or at all.
-    pub(super) fn last_asked(&self, key: Option<&str>) -> Option<Stamp> {
-        let asks = |row: &&RowView| key.is_none_or(|key| row.request.iter().any(|k| k == key));
-        let last = self.live().filter(asks).filter_map(RowView::asked_at).max();
+    /// When somebody last asked.
+    pub(super) fn last_asked(&self) -> Option<Stamp> {
+        let last = self.live().filter_map(RowView::asked_at).max();
         last.and_then(Stamp::at)
     }
 

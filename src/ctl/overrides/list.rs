@@ -13,7 +13,7 @@ use super::super::view::Block;
 use super::super::when::span;
 use super::super::words::{counted, some};
 use super::compare::{self, Keys, Side};
-use super::coverage::{Coverage, Coverages};
+use super::coverage::Coverages;
 use super::places::{self, ago};
 use super::store::{Listed, Store, StoreChoice, StoreError, Stored};
 use super::watch::{MAX_KEPT, MAX_NAMED};
@@ -121,7 +121,7 @@ fn look(listed: &Listed, seen: &Coverages, task: &Overrides) -> (Report, bool) {
         .collect();
     let sides = Side::all(seen);
     for (key, stored) in &keys {
-        let mut block = row(key, stored, seen, now);
+        let mut block = row(key, stored, &sides, now);
         let invalid = stored.entry.stored().is_err();
         if invalid && markers.is_empty() && matches!(choice, StoreChoice::Consul { .. }) {
             block.next = Some(format!(
@@ -192,7 +192,8 @@ fn tell_marker(marker: &str, listed: &Listed, report: &mut Report) {
     }
 }
 
-fn row(key: &str, stored: &Stored, seen: &Coverages, now: UnixNanos) -> Block {
+fn row(key: &str, stored: &Stored, sides: &[Side<'_>], now: UnixNanos) -> Block {
+    let sides = || sides.iter().filter(|side| side.knows_rows());
     let title = match stored.entry.stored() {
         Ok(value) => value.to_string(),
         Err(_) => "invalid, counts as absent".to_owned(),
@@ -228,19 +229,18 @@ fn row(key: &str, stored: &Stored, seen: &Coverages, now: UnixNanos) -> Block {
     if !is_addressable(key) {
         block.good = false;
         block.line("no request can name this key, so it decides nothing");
-    } else if seen.any() {
-        let rows = seen.good().flat_map(Coverage::asked_keys);
-        let rows = rows.filter(|asked| *asked == key).count();
-        let mute: Vec<String> = seen.good().flat_map(|c| c.mute(key)).collect();
+    } else if sides().next().is_some() {
+        let rows: usize = sides().map(|side| side.rows.asking(key).count()).sum();
+        let mute: Vec<String> = sides().flat_map(|side| side.rows.mute(key)).collect();
         block.field("asked_by", rows);
         block.field("not_asking", mute.as_slice());
         if rows > 0 {
-            let last = seen.good().filter_map(|c| c.last_asked(Some(key))).max();
+            let last = sides().filter_map(|side| side.rows.last_asked(key)).max();
             let last = last.map_or(String::new(), |at| format!(", last {}", ago(at, now)));
             block.line(format!("asked for by {}{last}", counted(rows, "row")));
         } else if mute.is_empty() {
             block.good = false;
-            let gone: Vec<String> = seen.good().flat_map(|c| c.gone(key)).collect();
+            let gone: Vec<String> = sides().flat_map(|side| side.rows.gone(key)).collect();
             block.line(match gone.is_empty() {
                 true => "no row asks for it: misspelt, or its rows are gone".to_owned(),
                 false => format!(

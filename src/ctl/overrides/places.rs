@@ -1,6 +1,7 @@
 //! How responders do, for `hapticctl overrides`: how old the copy of each is, what it is
 //! asked and answers, what is wrong with it, and whether it follows this store at all.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, json};
@@ -9,7 +10,7 @@ use super::super::when::span;
 use super::super::words::{counted, some};
 use super::Report;
 use super::compare;
-use super::coverage::{Coverage, Coverages, StoreView};
+use super::coverage::{Coverage, Coverages, PlaceView, StoreView};
 use super::store::StoreChoice;
 use super::watch::MAX_KEPT;
 use crate::clock::UnixNanos;
@@ -47,7 +48,7 @@ pub(super) fn tell(
                     "age_seconds": coverage.store.age_seconds,
                     "rows": coverage.live().count(),
                     "answers": coverage.answers(),
-                    "last_asked": coverage.last_asked(None).map(|at| at.to_string()),
+                    "last_asked": coverage.last_asked().map(|at| at.to_string()),
                     "not_asking": coverage.silent(),
                     "kept": kept,
                 });
@@ -92,12 +93,28 @@ pub(super) fn tell(
 pub(super) fn tell_spellings(seen: &Coverages, choice: &StoreChoice, report: &mut Report) {
     for (origin, coverage) in seen.named() {
         let place = coverage.store.place.as_ref();
-        let Some(place) = place.filter(|place| compare::may_be_another(choice, place)) else {
+        let other = |place: &&PlaceView| {
+            compare::may_be_another(choice, place) && !is_one_directory(choice, place)
+        };
+        let Some(place) = place.filter(other) else {
             continue;
         };
         report.head.push(format!(
             "responder {origin} follows {place}, and this is {choice}: is that the same store?"
         ));
+    }
+}
+
+/// Whether both paths lead to one directory of this machine.
+fn is_one_directory(choice: &StoreChoice, place: &PlaceView) -> bool {
+    match (choice, place) {
+        (StoreChoice::Directory(ours), PlaceView::Directory { path }) => {
+            let ours = ours.canonicalize().ok();
+            ours.is_some() && ours == Path::new(path).canonicalize().ok()
+        }
+        (StoreChoice::Directory(_), PlaceView::Consul { .. }) | (StoreChoice::Consul { .. }, _) => {
+            false
+        }
     }
 }
 
@@ -116,7 +133,7 @@ fn doing(origin: &Origin, coverage: &Coverage, now: UnixNanos) -> String {
     let rows = counted(coverage.live().count(), "row");
     let ask = coverage.live().count() == 1;
     text += &format!(", {rows} {}", if ask { "asks" } else { "ask" });
-    if let Some(last) = coverage.last_asked(None) {
+    if let Some(last) = coverage.last_asked() {
         text += &format!(", last {}", ago(last, now));
     }
     let answers = coverage.answers();
@@ -140,7 +157,8 @@ pub(super) fn ago(at: Stamp, now: UnixNanos) -> String {
     }
 }
 
-fn trouble_of(store: &StoreView, now: UnixNanos) -> Option<String> {
+/// What is wrong between a responder and its store, in words, and since when.
+pub(super) fn trouble_of(store: &StoreView, now: UnixNanos) -> Option<String> {
     let what = match (store.synced, &store.hold, &store.trouble) {
         (false, _, _) => "it has not read the store yet, and so answers no check".to_owned(),
         (true, Some(hold), _) => format!("it holds its copy back ({hold})"),

@@ -10,8 +10,10 @@ use super::super::words::{counted, some};
 use super::Report;
 use super::compare;
 use super::coverage::{Coverage, Coverages, StoreView};
+use super::places;
 use super::sight::{self, Shown, Sights, Wanted};
 use super::store::StoreChoice;
+use crate::clock::{Clock as _, SystemClock, UnixNanos};
 use crate::haproxy::Deadline;
 use crate::haproxy::wait::Backoff;
 use crate::http::client::Origin;
@@ -33,7 +35,11 @@ pub(super) fn warn(seen: &Coverages, choice: &StoreChoice, keys: &[String], unas
     for (origin, said) in &seen.all {
         match said {
             Ok(coverage) => {
-                warn_of_hold(origin, &coverage.store);
+                if !warn_of_lost(origin, &coverage.store) && coverage.store.synced {
+                    if let Some(trouble) = places::trouble_of(&coverage.store, now()) {
+                        complain(&format!("responder {origin}: {trouble}"));
+                    }
+                }
                 for what in coverage.silence().into_iter().chain(coverage.blindness()) {
                     complain(&format!("responder {origin}: {what}"));
                 }
@@ -67,14 +73,22 @@ pub(super) fn warn_of_no_weight(seen: &Coverages, key: &str, percent: u16) {
     }
 }
 
-fn warn_of_hold(origin: &Origin, store: &StoreView) {
+fn now() -> UnixNanos {
+    SystemClock.wall()
+}
+
+/// Says what a rebuilt store has lost, where new writes are followed all the same; true if
+/// that is so.
+fn warn_of_lost(origin: &Origin, store: &StoreView) -> bool {
     let kept = store.kept();
-    if store.hold.as_deref() == Some("index") && !kept.is_empty() {
+    let lost = store.hold.as_deref() == Some("index") && !kept.is_empty();
+    if lost {
         let kept = some(&kept, MAX_KEPT);
         complain(&format!(
             "{origin} still answers what the store has lost: {kept}; hapticctl overrides --responder {origin} says more"
         ));
     }
+    lost
 }
 
 /// In words, what may have been meant.
@@ -123,6 +137,8 @@ struct Look {
     shown: Shown,
     /// Places that cannot be asked.
     blind: Vec<String>,
+    /// Responders that do not follow their store, which is no matter if it has arrived.
+    troubles: Vec<String>,
     /// Workers that have no row of this name.
     without: usize,
 }
@@ -190,7 +206,7 @@ impl Look {
             return;
         }
         block.good = false;
-        for what in &self.blind {
+        for what in self.blind.iter().chain(&self.troubles) {
             block.line(what);
         }
         for why in mute.iter().take(MAX_NAMED) {
@@ -241,6 +257,10 @@ fn look(report: &Report, sights: &Sights, wanted: &dyn Fn(&str) -> Wanted) -> Ve
                     let silence = coverage.silence();
                     if silence.is_none() {
                         look.add(coverage.judge(key, wanted(key)));
+                    }
+                    let trouble = places::trouble_of(&coverage.store, now());
+                    if let Some(trouble) = trouble.filter(|_| silence.is_none()) {
+                        look.troubles.push(format!("responder {origin}: {trouble}"));
                     }
                     for what in silence.into_iter().chain(coverage.blindness()) {
                         look.blind.push(format!("responder {origin}: {what}"));

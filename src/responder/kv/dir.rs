@@ -357,7 +357,7 @@ impl Watch {
             self.unreadable = look.unreadable.clone();
             let (count, files) = (look.unreadable.count, look.unreadable.to_string());
             if count > 0 {
-                log::warn!(count, files; "files of the store cannot be read or are none: what was known of them stays, and new ones count for nothing");
+                log::warn!(count, files; "files of the store cannot be read, or are no regular files: what was known of them stays, and new ones count for nothing");
             } else {
                 log::info!(count; "all files of the store can be read again");
             }

@@ -357,12 +357,12 @@ fn a_refusal_comes_with_haproxy_s_words_and_a_repeated_one_says_so() {
     let bad = set(&[("general/a", b"bad")]);
     let first = push(&client, &bad, &options()).unwrap_err().to_string();
     assert!(
-        first.contains(words) && !first.contains("remembers"),
+        first.contains(words) && !first.contains("was not asked again"),
         "{first}"
     );
     let second = push(&client, &bad, &options()).unwrap_err().to_string();
     assert!(
-        second.contains(words) && second.contains("remembers"),
+        second.contains(words) && second.contains("was not asked again"),
         "{second}"
     );
     // Repaired.

@@ -90,7 +90,8 @@ fn what_stands_in_a_file_s_place_is_named() {
     assert_eq!(found["by"], "a directory");
     ctl(url, &["plan", site.path()])
         .ends(0)
-        .says("general/a.txt: on the agent's disk a directory stands in its place");
+        .says("general/a.txt: on the agent's disk a directory stands in its place")
+        .says(away);
     ctl(url, &["push", site.path()])
         .ends(1)
         .says("general/a.txt is a directory, and the agent replaces only regular files");

@@ -89,6 +89,13 @@ fn certificates_without_keys_and_answers_that_are_none() {
         site.write("certs/a.pem.ocsp", "no answer\n");
         site.write("certs/gone.pem.ocsp", "no answer\n");
         ctl(url, &["doctor", site.path()])
+            .ends(1)
+            .says("error: certs/a.pem.ocsp: the issuer is neither in certs/a.pem nor");
+        ctl(url, &["push", site.path()])
+            .ends(1)
+            .says("maybe the issuer could not be found");
+        site.write("certs/a.pem.issuer", &one.cert);
+        ctl(url, &["doctor", site.path()])
             .ends(0)
             .says("warning: certs/a.pem.ocsp: it is no OCSP response in DER; HAProxy ignores it")
             .says("warning: certs/gone.pem.ocsp: HAProxy reads it only beside the certificate");

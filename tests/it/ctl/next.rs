@@ -351,7 +351,7 @@ fn a_put_off_reload_that_cannot_be_asked_for_is_named() {
         .says(held);
     assert!(
         out.stderr
-            .contains("its reload is due: the reload could not"),
+            .contains("its reload waits: the reload could not"),
         "{out}"
     );
     let told = ctl(url, &["push", "--no-wait", site.path()]);
@@ -366,6 +366,7 @@ fn a_put_off_reload_that_cannot_be_asked_for_is_named() {
                 .contains("nothing runs the set before it is started"),
         "{told}"
     );
+    ctl(url, &["state"]).ends(1).says("DOWN").says(held);
     pod.start_haproxy();
     ctl(url, &["wait", "--timeout", "60s"]).ends(0);
     pod.is_well(&site, &pod.push(&site));

@@ -74,7 +74,7 @@ fn a_refused_push_keeps_serving_says_why_and_is_repaired() {
                 .says("unknown keyword 'frobnicate'")
                 .says("next: ");
             assert_eq!(
-                refused.stdout.contains("remembers"),
+                refused.stdout.contains("was not asked again"),
                 turn == "repeated",
                 "{refused}"
             );

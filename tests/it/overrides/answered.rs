@@ -146,6 +146,18 @@ fn a_responder_of_another_store_is_said() {
     ] {
         assert!(listed.out.contains(says), "{says}: {}", listed.out);
     }
+    // Another way to the responder's directory is the same store, whatever else differs.
+    let way = site.dir.path().join("way");
+    std::os::unix::fs::symlink(&site.kv, &way).unwrap();
+    site.haproxy.ask("set server web/s3 agent down").unwrap();
+    site.run(&["ready", "web/s3", "--pin"]).good();
+    let way = way.display().to_string();
+    let same = kit::run(
+        &[("HAPTIC_KV_DIR", &way)],
+        &[&["overrides"], &url[..]].concat(),
+    );
+    let same = same.bad("set server web/s3 agent up");
+    assert!(!same.out.contains("same store"), "{}", same.out);
     // A Consul is certainly another store.
     let consul = kit::run(
         &[("CONSUL_HTTP_ADDR", "127.0.0.1:1")],
@@ -184,6 +196,23 @@ fn what_is_answered_is_shown_while_the_store_is_away() {
     let canary = json.key("canary");
     let by = &canary["answered_by"][&site.responder.monitoring];
     assert_eq!(*by, serde_json::json!({"value": "drain", "rows": 2}));
+    // Another directory in its place takes what is written, and it is not followed.
+    Store::make(Path::new(&site.kv)).unwrap();
+    wait::until_ok("the responder knows", PATIENCE, || {
+        let listed = overrides(&site).bad("holds its copy back");
+        let other = listed.out.contains("is another directory than before");
+        other.then_some(()).ok_or(listed)
+    });
+    let lost = site.seen(&["maint", "web/s1", "--wait", "1s"]);
+    let lost = lost.bad("is another directory than before");
+    assert_eq!(
+        lost.err.matches("another directory").count(),
+        1,
+        "{}",
+        lost.err
+    );
+    assert!(lost.out.contains("holds its copy back"), "{}", lost.out);
+    fs::remove_dir_all(&site.kv).unwrap();
     // Nobody to ask, nothing to show.
     let blind = site.run(&["overrides"]).bad("there is no directory");
     assert_eq!(blind.out, "");

@@ -126,8 +126,16 @@ fn each_trouble_is_shown_as_what_it_is() {
         let row = |name: &str| rows.iter().find(|row| row["row"] == name).unwrap();
         assert_eq!(row("web/good")["answer"], "drain");
         assert_eq!(row("web/good")["decided_by"], "canary");
-        let words = row("fixed/s1")["haproxy"]["agent_words"].as_str().unwrap();
-        assert!(!words.is_empty(), "{version} says why");
+        // What HAProxy says of it is there but while a check is under way.
+        wait::until_ok("it says why", SOON, || {
+            let shown = checks.coverage(None);
+            let rows = shown["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["row"] == "fixed/s1").unwrap();
+            let words = row["haproxy"]["agent_words"].as_str().unwrap();
+            let told = !words.is_empty() && row["why"].as_str().unwrap().contains(words);
+            told.then_some(())
+                .ok_or_else(|| format!("{version}: {row:#}"))
+        });
         let status = row("web/lost")["haproxy"]["agent_status"].as_str().unwrap();
         assert!(status.ends_with("L4CON"), "{version}: {status}");
         assert_eq!(row("web/down")["haproxy"]["status"], "DOWN (agent)");

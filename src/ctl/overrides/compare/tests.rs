@@ -37,6 +37,7 @@ fn judge(key: &str, keys: &[(&str, Stored)], coverage: &Coverage) -> Told {
     let side = Side {
         origin: &origin,
         coverage,
+        rows: Index::of(coverage),
         copy: Some(copy.map(|copied| (&*copied.key, copied)).collect()),
     };
     side.judge(key, keys.get(key).unwrap(), &keys, NOW)
