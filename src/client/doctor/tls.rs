@@ -167,10 +167,7 @@ fn certificate(entry: &Entry<'_>, set: &FileSet, named: &Named, findings: &mut F
             None => {}
         },
         (_, 0, 1..) => {
-            let joined = companion_of(path).is_some_and(has)
-                || named.is_part(path)
-                || named.drops_extension && named.has_certificate(path, set);
-            if !joined {
+            if !named.joins(path, set) {
                 findings.add(
                     Warning,
                     at,
@@ -197,6 +194,13 @@ impl Named {
         self.drops_extension.then(|| format!("{}.key", stem(path)))
     }
 
+    /// Whether a companion is read with some certificate of the set.
+    fn joins(&self, path: &str, set: &FileSet) -> bool {
+        companion_of(path).is_some_and(|of| set.get(of).is_some())
+            || self.is_part(path)
+            || self.drops_extension && self.has_certificate(path, set)
+    }
+
     /// Whether a file of the set has the same name but for its extension.
     fn has_certificate(&self, path: &str, set: &FileSet) -> bool {
         let is_it = |entry: &Entry<'_>| {
@@ -220,10 +224,7 @@ fn companion(
     let Some(of) = companion_of(path).filter(|_| !path.ends_with(".key")) else {
         return;
     };
-    let joined = set.get(of).is_some()
-        || named.is_part(path)
-        || named.drops_extension && named.has_certificate(path, set);
-    if !joined {
+    if !named.joins(path, set) {
         findings.add(
             Warning,
             at,

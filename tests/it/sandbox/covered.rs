@@ -2,12 +2,11 @@
 //! directory takes its name: HAProxy goes by the name, and the agent must not claim what
 //! only its own, hidden directory holds.
 
-use super::scene::{Dirs, Namespace, VERSIONS, namespaces};
-use crate::support::agent::{Agent, Apply, tree};
-use crate::support::haproxy::{Haproxy, Version};
+use super::scene::{Dirs, Mounted, VERSIONS, namespaces};
+use crate::support::agent::{Apply, tree};
+use crate::support::haproxy::Version;
 use crate::support::wait;
-use std::fs;
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How long anything that has to happen may take on a loaded machine.
@@ -16,32 +15,21 @@ const SOON: Duration = Duration::from_secs(20);
 /// The base directory is a mount of its own, so that its name can be taken from it.
 const OWN: &str = "mount -t tmpfs -o size=8m,mode=755 tmpfs \"$1\"";
 
-struct Scene {
-    agent: Agent,
-    haproxy: Haproxy,
-    space: Namespace,
-    dirs: Dirs,
-    base: PathBuf,
+struct Scene(Mounted);
+
+impl Deref for Scene {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.0
+    }
 }
 
 impl Scene {
     fn start(version: Version) -> Self {
-        let dirs = Dirs::new();
-        let space = Namespace::new(OWN, &[&dirs.base]);
-        let base = space.seen(&dirs.base);
-        fs::write(base.join("haproxy.cfg"), dirs.config("")).unwrap();
-        let command = space.enter(&dirs.haproxy(version), None);
-        let haproxy = Haproxy::start_as(version, &dirs.run, command);
-        let setup = dirs.setup().with("--reload-interval-min", "0s");
-        let agent = setup.spawn_as(space.enter(&setup.command(), None));
-        agent.wait_ready();
-        Self {
-            agent,
-            haproxy,
-            space,
-            dirs,
-            base,
-        }
+        Self(Mounted::start(version, Dirs::new(), (OWN, &[]), |setup| {
+            setup.with("--reload-interval-min", "0s")
+        }))
     }
 
     fn set(&self, plan: &str, seq: u64) -> Apply {

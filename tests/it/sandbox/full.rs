@@ -1,12 +1,13 @@
 //! A base directory without room: refused, whole, and well again once there is some.
 
-use super::scene::{Dirs, Namespace, VERSIONS, names, namespaces};
-use crate::support::agent::{Agent, Apply, tree};
-use crate::support::haproxy::{Haproxy, Version};
+use super::scene::{Dirs, Mounted, VERSIONS, names, namespaces};
+use crate::support::agent::{Apply, tree};
+use crate::support::haproxy::Version;
 use crate::support::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -16,32 +17,30 @@ const PAGE: usize = 4096;
 /// How long anything that has to happen may take on a loaded machine.
 const SOON: Duration = Duration::from_secs(20);
 
-struct Scene {
-    agent: Agent,
-    haproxy: Haproxy,
-    space: Namespace,
-    dirs: Dirs,
-    base: PathBuf,
+struct Scene(Mounted);
+
+impl Deref for Scene {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.0
+    }
+}
+
+impl DerefMut for Scene {
+    fn deref_mut(&mut self) -> &mut Mounted {
+        &mut self.0
+    }
 }
 
 impl Scene {
     fn start(version: Version) -> Self {
-        let dirs = Dirs::new();
-        let space = Namespace::new(SMALL, &[&dirs.base]);
-        let base = space.seen(&dirs.base);
-        fs::write(base.join("haproxy.cfg"), dirs.config("")).unwrap();
-        let command = space.enter(&dirs.haproxy(version), None);
-        let haproxy = Haproxy::start_as(version, &dirs.run, command);
-        let setup = dirs.setup();
-        let agent = setup.spawn_as(space.enter(&setup.command(), None));
-        agent.wait_ready();
-        Self {
-            agent,
-            haproxy,
-            space,
-            dirs,
-            base,
-        }
+        Self(Mounted::start(
+            version,
+            Dirs::new(),
+            (SMALL, &[]),
+            |setup| setup,
+        ))
     }
 
     /// The set: the configuration, 60 small files, and one of that size.

@@ -1,11 +1,12 @@
 //! Several mounts below one base directory.
 
-use super::scene::{Dirs, Namespace, VERSIONS, names, namespaces};
-use crate::support::agent::{Agent, Apply, tree};
+use super::scene::{Dirs, Mounted, Namespace, VERSIONS, names, namespaces};
+use crate::support::agent::{Apply, tree};
 use crate::support::haproxy::Haproxy;
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// `$1` base, `$2` what is bound to `maps`, `$3` what is bound read-only to `vendor`.
 const THREE: &str = "mount --bind \"$2\" \"$1/maps\"
@@ -13,14 +14,14 @@ mount -t tmpfs -o size=8m,mode=755 tmpfs \"$1/general\"
 mount --bind \"$3\" \"$1/vendor\"
 mount -o remount,bind,ro \"$1/vendor\"";
 
-struct Scene {
-    // The order is the order in which things end.
-    agent: Agent,
-    haproxy: Haproxy,
-    space: Namespace,
-    dirs: Dirs,
-    /// The base directory, seen from here.
-    base: PathBuf,
+struct Scene(Mounted);
+
+impl Deref for Scene {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.0
+    }
 }
 
 impl Scene {
@@ -36,21 +37,12 @@ impl Scene {
         fs::create_dir(&bound).unwrap();
         fs::create_dir(&vendor).unwrap();
         fs::write(vendor.join("blob"), b"not ours").unwrap();
-        let space = Namespace::new(THREE, &[&dirs.base, &bound, &vendor]);
-        let base = space.seen(&dirs.base);
-        fs::write(base.join("haproxy.cfg"), dirs.config("")).unwrap();
-        let command = space.enter(&dirs.haproxy(version), None);
-        let haproxy = Haproxy::start_as(version, &dirs.run, command);
-        let setup = dirs.setup();
-        let agent = setup.spawn_as(space.enter(&setup.command(), None));
-        agent.wait_ready();
-        Self {
-            agent,
-            haproxy,
-            space,
+        Self(Mounted::start(
+            version,
             dirs,
-            base,
-        }
+            (THREE, &[&bound, &vendor]),
+            |setup| setup,
+        ))
     }
 
     /// A configuration that needs a file of each mount.
@@ -161,7 +153,7 @@ fn files_of_three_mounts_change_and_come_back_and_never_leave_their_mount() {
         scene.check_mounts();
         let state = agent.state();
         assert!(state.get("invariant_violation").is_none(), "{state:#}");
-        drop(scene.space);
+        drop(scene.0.space);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A private mount namespace, who runs in it, and HAProxy with its sockets in a
 //! directory of their own.
 
-use crate::support::agent::Setup;
+use crate::support::agent::{Agent, Setup};
 use crate::support::haproxy::{Haproxy, Version};
 use crate::support::wait;
 use std::fs;
@@ -84,6 +84,46 @@ impl Dirs {
     /// HAProxy's command line.
     pub(super) fn haproxy(&self, version: Version) -> Command {
         Haproxy::command(version, &self.base, &self.run, "mode,660,level,admin")
+    }
+}
+
+/// HAProxy and an agent that see mounts of their own. The fields' order is that in which
+/// they end.
+pub(super) struct Mounted {
+    pub(super) agent: Agent,
+    pub(super) haproxy: Haproxy,
+    pub(super) space: Namespace,
+    pub(super) dirs: Dirs,
+    /// The base directory, seen from here.
+    pub(super) base: PathBuf,
+}
+
+impl Mounted {
+    /// `script` mounts, with the base directory as `$1` and `more` behind it.
+    pub(super) fn start(
+        version: Version,
+        dirs: Dirs,
+        (script, more): (&str, &[&Path]),
+        setup: impl FnOnce(Setup) -> Setup,
+    ) -> Self {
+        let paths: Vec<&Path> = std::iter::once(&*dirs.base)
+            .chain(more.iter().copied())
+            .collect();
+        let space = Namespace::new(script, &paths);
+        let base = space.seen(&dirs.base);
+        fs::write(base.join("haproxy.cfg"), dirs.config("")).unwrap();
+        let command = space.enter(&dirs.haproxy(version), None);
+        let haproxy = Haproxy::start_as(version, &dirs.run, command);
+        let setup = setup(dirs.setup());
+        let agent = setup.spawn_as(space.enter(&setup.command(), None));
+        agent.wait_ready();
+        Self {
+            agent,
+            haproxy,
+            space,
+            dirs,
+            base,
+        }
     }
 }
 
