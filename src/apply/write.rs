@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::install::{self, PrepareError};
+use crate::store::install;
 use crate::store::journal::{self, Change, Journal};
+use crate::store::prepare::{PrepareError, prepare};
 use crate::store::stage::StagedFile;
 use crate::wire::digest::{DigestKind, hex};
 use crate::wire::path::ManifestPath;
@@ -42,15 +43,13 @@ impl Tx {
                 agent.settings.config
             )));
         }
-        let prepared =
-            install::prepare(&agent.store, writes, &plan.deletes, &self.record.made_dirs).map_err(
-                |error| {
-                    at_backup(match &error {
-                        PrepareError::Refused(refusal) => refusal.to_string(),
-                        PrepareError::Store(error) => words(error),
-                    })
-                },
-            )?;
+        let prepared = prepare(&agent.store, writes, &plan.deletes, &self.record.made_dirs)
+            .map_err(|error| {
+                at_backup(match &error {
+                    PrepareError::Refused(refusal) => refusal.to_string(),
+                    PrepareError::Store(error) => words(error),
+                })
+            })?;
         let targets = plan.writes.iter().map(|write| (&write.path, false));
         let changes: Vec<Change<'_>> = targets
             .chain(plan.deletes.iter().map(|path| (path, true)))

@@ -30,7 +30,7 @@ pub mod lock;
 #[cfg(test)]
 pub mod model;
 pub mod mounts;
-mod phase_file;
+pub mod prepare;
 pub mod restore;
 pub mod stage;
 pub mod state_file;
@@ -42,7 +42,9 @@ pub mod tree;
 pub mod way;
 
 mod context;
+mod phase_file;
 mod shares;
+mod stat;
 
 pub use context::{Counters, Durability, Store};
 pub use error::{Op, StoreError};

@@ -16,9 +16,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use haptic_agent::store::disk::DiskFs;
-use haptic_agent::store::install::{Intent, PrepareError, install, prepare, prune};
+use haptic_agent::store::install::{Intent, install, prune};
 use haptic_agent::store::journal::{Change, Journal, back_up, plan_entries};
 use haptic_agent::store::mounts::Mounts;
+use haptic_agent::store::prepare::{PrepareError, prepare};
 use haptic_agent::store::stage::{StageError, StageRequest};
 use haptic_agent::store::{Durability, Store, StoreError};
 use haptic_agent::wire::path::ManifestPath;

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::install::{Intent, install, prepare, prune, replay};
+use crate::store::install::{Intent, install, prune, replay};
 use crate::store::journal::{Change, Journal, back_up, clear, plan_entries};
 use crate::store::model::ModelFs;
+use crate::store::prepare::prepare;
 use crate::store::restore::restore;
 use crate::store::stage::StageRequest;
 use crate::store::state_file::{Loaded, StateFile, Stored};

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::install::{Intent, Prepared, install, prepare, prune, replay};
+use crate::store::install::{Intent, install, prune, replay};
 use crate::store::journal::{Change, Entry, Journal, Kind, back_up, clear, plan_entries};
 use crate::store::model::{LoseUnsynced, ModelFs};
 use crate::store::mounts::Mounts;
+use crate::store::prepare::{Prepared, prepare};
 use crate::store::restore::restore;
 use crate::store::stage::{StageRequest, StagedFile};
 use crate::store::{Durability, Store, StoreError};

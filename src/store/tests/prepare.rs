@@ -3,9 +3,10 @@
 use super::{path, store};
 use crate::store::Store;
 use crate::store::fs::FileKind;
-use crate::store::install::{Intent, PrepareError, Prepared, Refusal, install, prepare};
+use crate::store::install::{Intent, install};
 use crate::store::model::ModelFs;
 use crate::store::mounts::Mounts;
+use crate::store::prepare::{PrepareError, Prepared, Refusal, prepare};
 use crate::store::stage::{StageRequest, StagedFile};
 use crate::wire::path::ManifestPath;
 use std::collections::BTreeSet;

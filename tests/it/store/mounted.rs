@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use haptic_agent::store::disk::DiskFs;
-use haptic_agent::store::install::PrepareError;
 use haptic_agent::store::mounts::Mounts;
+use haptic_agent::store::prepare::PrepareError;
 use haptic_agent::store::restore::restore;
 use haptic_agent::store::{Durability, Store};
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use haptic_agent::clock::UnixNanos;
 use haptic_agent::store::disk::DiskFs;
-use haptic_agent::store::install::{Intent, install, prepare, replay};
+use haptic_agent::store::install::{Intent, install, replay};
 use haptic_agent::store::journal::{Change, Journal, back_up, clear, plan_entries};
 use haptic_agent::store::mounts::Mounts;
+use haptic_agent::store::prepare::prepare;
 use haptic_agent::store::restore::restore;
 use haptic_agent::store::stage::StageRequest;
 use haptic_agent::store::tree::Tree;
