@@ -87,7 +87,7 @@ fn what_a_foreign_reload_took_away_is_brought_back() {
         site.runtime();
         site.ask("set map maps/a.map /a three");
         // A master that is busy with itself gives no answer, and has not reloaded.
-        wait::until("somebody else's reload", Duration::from_secs(10), || {
+        wait::until("somebody else's reload", Duration::from_secs(30), || {
             let answer = site.haproxy.ask_master("reload").ok()?;
             answer.contains("Success=1").then_some(())
         });

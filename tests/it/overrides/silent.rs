@@ -117,8 +117,12 @@ fn rows_that_are_not_asked_about_are_named_with_the_reason() {
         assert_eq!(site.admin("s1"), "0");
         let listed = site.seen(&["overrides"]).bad("enable agent web/s1");
         assert!(listed.out.contains("asked for by 1 row"), "{}", listed.out);
-        let how = "its copy is current, 2 rows ask, last just now: 1 drain, 1 ready; 1 row with";
-        assert!(listed.out.contains(how), "{}", listed.out);
+        for how in [
+            "its copy is current, 2 rows ask, last ",
+            ": 1 drain, 1 ready; 1 row with",
+        ] {
+            assert!(listed.out.contains(how), "{}", listed.out);
+        }
         let json = site.seen(&["overrides", "-o", "json"]).json();
         let place = &json["responders"][&site.responder.monitoring];
         assert_eq!(
@@ -126,7 +130,7 @@ fn rows_that_are_not_asked_about_are_named_with_the_reason() {
             serde_json::json!({"drain": 1, "ready": 1})
         );
         assert_eq!(place["not_asking"], 1);
-        assert!(place["age_seconds"].as_f64().unwrap() < 2.0, "{place:#}");
+        assert!(place["age_seconds"].as_f64().unwrap() < 60.0, "{place:#}");
         // HAProxy's own socket says the same, of this moment.
         let by_haproxy = ["--haproxy-socket", site.socket.as_str(), "--wait", "1s"];
         let row = [&["drain", "web/s1"][..], &by_haproxy].concat();

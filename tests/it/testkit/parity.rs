@@ -92,7 +92,7 @@ fn paced(steps: &[Step]) {
 
 /// Runs a sequence whose reloads wait for seconds: its steps are far faster.
 fn fired(steps: &[Step]) {
-    same(Version::V3_4, Some("6s"), steps);
+    same(Version::V3_4, Some("10s"), steps);
 }
 
 /// Runs a sequence on all sides and compares.
