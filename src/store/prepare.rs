@@ -128,7 +128,7 @@ pub struct Prepared {
     /// Targets that exist, all of them regular files.
     pub existing: BTreeMap<ManifestPath, Stat>,
     /// Directories that must be made, parents first. Persist them as the agent's own
-    /// before [`install`] makes them, so that they can be pruned one day.
+    /// before [`install`](super::install::install) makes them, so that they can be pruned one day.
     pub missing_dirs: Vec<String>,
     /// What goes before that.
     pub way: Way,

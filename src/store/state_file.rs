@@ -6,7 +6,7 @@
 //! file that cannot be *read* is an error instead, because starting without a state
 //! that is there would forget a baseline.
 //!
-//! The phase file ([`super::phase_file`]) is not synced: what must survive a power loss
+//! The phase file is not synced: what must survive a power loss
 //! is written with the state.
 
 use std::io::{self, Read as _, Write as _};
