@@ -7,7 +7,6 @@
 
 use std::time::Instant;
 
-use crate::store::StoreError;
 use crate::store::tree::Tree;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
@@ -29,9 +28,7 @@ impl Agent {
             self.publish(&tx);
             return;
         }
-        if let Err(error) = self.store.require_in_place() {
-            tx.base_is_covered(self, &error);
-        }
+        tx.look_at_base(self);
         if tx.worker_strange {
             tx.restore_worker(self);
         }
@@ -54,9 +51,7 @@ impl Agent {
             return true;
         }
         let began = self.clock.now();
-        if let Err(error) = self.store.require_in_place() {
-            tx.base_is_covered(self, &error);
-        }
+        tx.look_at_base(self);
         let paths: Vec<ManifestPath> = tx.record.owned.keys().cloned().collect();
         match Tree::observe(&**self.store.fs(), &paths, self.clock.wall()) {
             Ok(tree) => {
@@ -93,13 +88,16 @@ impl Tx {
         }
     }
 
-    /// What the agent's directory holds is not what HAProxy would find: nothing is claimed of
-    /// it until a full set lands where it should. What the worker runs is as it was.
-    fn base_is_covered(&mut self, agent: &Agent, error: &StoreError) {
+    /// Where the agent's directory is not the one that HAProxy would find, nothing is claimed
+    /// of it until a full set lands where it should. What the worker runs is as it was.
+    fn look_at_base(&mut self, agent: &Agent) {
+        let Err(error) = agent.store.require_in_place() else {
+            return;
+        };
         if self.record.applied_plan_id.is_empty() {
             return;
         }
-        let reason = words(error);
+        let reason = words(&error);
         log::error!(reason, plan_id = self.record.applied_plan_id; "the applied plan is unknown");
         self.record.applied_plan_id.clear();
         self.degrade(agent, &reason);

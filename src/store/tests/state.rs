@@ -54,6 +54,10 @@ fn load(fs: &ModelFs) -> Loaded<Sample, String> {
     file(fs).load().unwrap()
 }
 
+fn found(txn: u64, phase: &str) -> Loaded<Sample, String> {
+    Loaded::Found(sample(txn), Some(phase.to_owned()))
+}
+
 #[test]
 fn a_state_comes_back_with_the_phase_of_its_own_transaction_only() {
     let fs = ModelFs::new();
@@ -61,10 +65,7 @@ fn a_state_comes_back_with_the_phase_of_its_own_transaction_only() {
     file(&fs).save(&sample(7)).unwrap();
     assert_eq!(load(&fs), Loaded::Found(sample(7), None));
     file(&fs).save_phase(7, &"written").unwrap();
-    assert_eq!(
-        load(&fs),
-        Loaded::Found(sample(7), Some("written".to_owned()))
-    );
+    assert_eq!(load(&fs), found(7, "written"));
     file(&fs).save(&sample(8)).unwrap();
     assert_eq!(load(&fs), Loaded::Found(sample(8), None));
 }
@@ -101,36 +102,22 @@ fn the_last_whole_line_of_the_transaction_counts() {
     state.save(&sample(7)).unwrap();
     for noted in ["staged", "written", "applied"] {
         state.save_phase(7, &noted).unwrap();
-        assert_eq!(
-            load(&fs),
-            Loaded::Found(sample(7), Some(noted.to_owned())),
-            "{noted}"
-        );
+        assert_eq!(load(&fs), found(7, noted), "{noted}");
     }
     let whole = fs.read(&phase).unwrap();
     assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 3);
     // A state that could not be saved leaves notes of a transaction that never was.
     state.save_phase(8, &"aborting").unwrap();
-    assert_eq!(
-        load(&fs),
-        Loaded::Found(sample(7), Some("applied".to_owned()))
-    );
+    assert_eq!(load(&fs), found(7, "applied"));
     // Cut anywhere, the line before it counts.
     let lines: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
     for cut in lines[1] + 1..whole.len() {
         fs.scribble(&phase, &whole[..cut]);
-        assert_eq!(
-            load(&fs),
-            Loaded::Found(sample(7), Some("written".to_owned())),
-            "{cut}"
-        );
+        assert_eq!(load(&fs), found(7, "written"), "{cut}");
     }
     // The next life begins anew, whatever it finds.
     file(&fs).save_phase(7, &"staged").unwrap();
-    assert_eq!(
-        load(&fs),
-        Loaded::Found(sample(7), Some("staged".to_owned()))
-    );
+    assert_eq!(load(&fs), found(7, "staged"));
 }
 
 /// What was noted before a write that fails, or is cut, is still there; nothing is
@@ -143,19 +130,13 @@ fn a_note_that_cannot_be_written_takes_nothing_back() {
     state.save_phase(7, &"staged").unwrap();
     fs.fail_at(1, libc::ENOSPC);
     assert!(state.save_phase(7, &"written").is_err());
-    assert_eq!(
-        load(&fs),
-        Loaded::Found(sample(7), Some("staged".to_owned()))
-    );
+    assert_eq!(load(&fs), found(7, "staged"));
     let phase = format!("{PATH}.phase");
     let mut torn = fs.read(&phase).unwrap();
     torn.extend_from_slice(b"{\"txn\":7,\"pha");
     fs.scribble(&phase, &torn);
     state.save_phase(7, &"aborting").unwrap();
-    assert_eq!(
-        load(&fs),
-        Loaded::Found(sample(7), Some("aborting".to_owned()))
-    );
+    assert_eq!(load(&fs), found(7, "aborting"));
 }
 
 #[test]
@@ -168,10 +149,7 @@ fn a_phase_file_does_not_grow_without_bound() {
         assert!(fs.read(&phase).unwrap().len() < 17 * 1024, "{txn}");
     }
     state.save(&sample(1999)).unwrap();
-    assert_eq!(
-        load(&fs),
-        Loaded::Found(sample(1999), Some("written".to_owned()))
-    );
+    assert_eq!(load(&fs), found(1999, "written"));
 }
 
 #[test]

@@ -6,7 +6,6 @@ use super::scene::{Dirs, Mounted, VERSIONS, namespaces};
 use crate::support::agent::{Apply, tree};
 use crate::support::haproxy::Version;
 use crate::support::wait;
-use std::ops::Deref;
 use std::time::Duration;
 
 /// How long anything that has to happen may take on a loaded machine.
@@ -15,34 +14,22 @@ const SOON: Duration = Duration::from_secs(20);
 /// The base directory is a mount of its own, so that its name can be taken from it.
 const OWN: &str = "mount -t tmpfs -o size=8m,mode=755 tmpfs \"$1\"";
 
-struct Scene(Mounted);
-
-impl Deref for Scene {
-    type Target = Mounted;
-
-    fn deref(&self) -> &Mounted {
-        &self.0
-    }
+fn start(version: Version) -> Mounted {
+    Mounted::start(version, Dirs::new(), (OWN, &[]), |setup| {
+        setup.with("--reload-interval-min", "0s")
+    })
 }
 
-impl Scene {
-    fn start(version: Version) -> Self {
-        Self(Mounted::start(version, Dirs::new(), (OWN, &[]), |setup| {
-            setup.with("--reload-interval-min", "0s")
-        }))
-    }
+fn set(scene: &Mounted, plan: &str, seq: u64) -> Apply {
+    let config = scene.dirs.config(&format!("    # {plan}\n"));
+    Apply::new(plan, 1, seq)
+        .file("haproxy.cfg", config.as_bytes())
+        .file("maps/host.map", plan.as_bytes())
+}
 
-    fn set(&self, plan: &str, seq: u64) -> Apply {
-        let config = self.dirs.config(&format!("    # {plan}\n"));
-        Apply::new(plan, 1, seq)
-            .file("haproxy.cfg", config.as_bytes())
-            .file("maps/host.map", plan.as_bytes())
-    }
-
-    fn sh(&self, script: &str) {
-        let base = self.dirs.base.display();
-        assert!(self.space.sh(&format!("base={base}\n{script}"), None));
-    }
+fn sh(scene: &Mounted, script: &str) {
+    let base = scene.dirs.base.display();
+    assert!(scene.space.sh(&format!("base={base}\n{script}"), None));
 }
 
 #[test]
@@ -51,17 +38,18 @@ fn a_base_directory_that_is_covered_is_not_claimed() {
         return;
     }
     for version in VERSIONS {
-        let scene = Scene::start(version);
+        let scene = start(version);
         let agent = &scene.agent;
         let state = agent.state();
-        let state = scene.set("p1", 1).on(&state).succeed(agent, "reload");
+        let state = set(&scene, "p1", 1).on(&state).succeed(agent, "reload");
         let worker = scene.haproxy.worker_pid();
 
         // What lies on top has the same files, so HAProxy would load it without a word.
-        scene.sh(
+        sh(
+            &scene,
             "mkdir $base.copy && cp -a $base/. $base.copy && mount -t tmpfs tmpfs $base && cp -a $base.copy/. $base",
         );
-        let reply = scene.set("p2", 2).on(&state).send(agent);
+        let reply = set(&scene, "p2", 2).on(&state).send(agent);
         let answer = reply.json();
         assert_eq!(answer["ok"], false, "{version}: {answer:#}");
         assert_eq!(answer["error"]["stage"], "backup", "{version}");
@@ -74,10 +62,9 @@ fn a_base_directory_that_is_covered_is_not_claimed() {
         assert_eq!(tree(&scene.base)["maps/host.map"], b"p1", "{version}");
 
         // Its name leads to it again: the next full set is taken.
-        scene.sh("umount $base");
+        sh(&scene, "umount $base");
         assert_eq!(tree(&scene.base)["maps/host.map"], b"p1", "{version}");
-        scene
-            .set("p3", 3)
+        set(&scene, "p3", 3)
             .on(&agent.state())
             .succeed(agent, "reload");
         assert_eq!(tree(&scene.base)["maps/host.map"], b"p3", "{version}");
@@ -91,13 +78,12 @@ fn a_base_directory_that_is_covered_is_noticed_without_an_apply() {
     if !namespaces() {
         return;
     }
-    let scene = Scene::start(Version::V3_4);
+    let scene = start(Version::V3_4);
     let agent = &scene.agent;
-    scene
-        .set("p1", 1)
+    set(&scene, "p1", 1)
         .on(&agent.state())
         .succeed(agent, "reload");
-    scene.sh("mount -t tmpfs tmpfs $base");
+    sh(&scene, "mount -t tmpfs tmpfs $base");
     let state = wait::until("it is noticed", SOON, || {
         let state = agent.state_with("?plan=0");
         (state["applied_plan_id"] == "").then_some(state)

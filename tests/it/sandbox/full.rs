@@ -7,7 +7,6 @@ use crate::support::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -17,32 +16,12 @@ const PAGE: usize = 4096;
 /// How long anything that has to happen may take on a loaded machine.
 const SOON: Duration = Duration::from_secs(20);
 
-struct Scene(Mounted);
-
-impl Deref for Scene {
-    type Target = Mounted;
-
-    fn deref(&self) -> &Mounted {
-        &self.0
-    }
+fn start(version: Version) -> Mounted {
+    Mounted::start(version, Dirs::new(), (SMALL, &[]), |setup| setup)
 }
 
-impl DerefMut for Scene {
-    fn deref_mut(&mut self) -> &mut Mounted {
-        &mut self.0
-    }
-}
-
-impl Scene {
-    fn start(version: Version) -> Self {
-        Self(Mounted::start(
-            version,
-            Dirs::new(),
-            (SMALL, &[]),
-            |setup| setup,
-        ))
-    }
-
+/// With a base directory that has little room.
+impl Mounted {
     /// The set: the configuration, 60 small files, and one of that size.
     fn set(&self, plan: &str, seq: u64, word: &str, size: usize) -> Apply {
         let mut apply = Apply::new(plan, 1, seq).file("big", &vec![b'x'; size]);
@@ -82,7 +61,7 @@ fn a_set_that_does_not_fit_is_refused_and_the_next_one_works() {
         return;
     }
     for version in VERSIONS {
-        let scene = Scene::start(version);
+        let scene = start(version);
         let agent = &scene.agent;
         let first = scene.set("p1", 1, "one\n", 1000);
         let state = first.on(&agent.state()).succeed(agent, "reload");
@@ -120,7 +99,7 @@ fn without_room_for_the_state_nothing_is_changed() {
         return;
     }
     for version in VERSIONS {
-        let scene = Scene::start(version);
+        let scene = start(version);
         let agent = &scene.agent;
         let first = scene.set("p1", 1, "one\n", 1000);
         let state = first.on(&agent.state()).succeed(agent, "reload");
@@ -167,7 +146,7 @@ fn a_success_that_cannot_be_saved_says_so_and_survives_a_kill() {
         (Version::V3_4, true),
         (Version::V3_4, false),
     ] {
-        let mut scene = Scene::start(version);
+        let mut scene = start(version);
         let first = scene.set("p1", 1, "one\n", 1000);
         let state = first
             .on(&scene.agent.state())

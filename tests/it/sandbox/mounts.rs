@@ -4,7 +4,6 @@ use super::scene::{Dirs, Mounted, Namespace, VERSIONS, names, namespaces};
 use crate::support::agent::{Apply, tree};
 use crate::support::haproxy::Haproxy;
 use std::fs;
-use std::ops::Deref;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -14,37 +13,23 @@ mount -t tmpfs -o size=8m,mode=755 tmpfs \"$1/general\"
 mount --bind \"$3\" \"$1/vendor\"
 mount -o remount,bind,ro \"$1/vendor\"";
 
-struct Scene(Mounted);
-
-impl Deref for Scene {
-    type Target = Mounted;
-
-    fn deref(&self) -> &Mounted {
-        &self.0
+fn start(version: crate::support::haproxy::Version) -> Mounted {
+    let dirs = Dirs::new();
+    for name in ["maps", "general", "vendor"] {
+        fs::create_dir(dirs.base.join(name)).unwrap();
     }
+    let (bound, vendor) = (
+        dirs.root.path().join("bound"),
+        dirs.root.path().join("theirs"),
+    );
+    fs::create_dir(&bound).unwrap();
+    fs::create_dir(&vendor).unwrap();
+    fs::write(vendor.join("blob"), b"not ours").unwrap();
+    Mounted::start(version, dirs, (THREE, &[&bound, &vendor]), |setup| setup)
 }
 
-impl Scene {
-    fn start(version: crate::support::haproxy::Version) -> Self {
-        let dirs = Dirs::new();
-        for name in ["maps", "general", "vendor"] {
-            fs::create_dir(dirs.base.join(name)).unwrap();
-        }
-        let (bound, vendor) = (
-            dirs.root.path().join("bound"),
-            dirs.root.path().join("theirs"),
-        );
-        fs::create_dir(&bound).unwrap();
-        fs::create_dir(&vendor).unwrap();
-        fs::write(vendor.join("blob"), b"not ours").unwrap();
-        Self(Mounted::start(
-            version,
-            dirs,
-            (THREE, &[&bound, &vendor]),
-            |setup| setup,
-        ))
-    }
-
+/// With mounts below the base directory.
+impl Mounted {
     /// A configuration that needs a file of each mount.
     fn config(&self, word: &str) -> String {
         self.dirs.config(&format!(
@@ -86,7 +71,7 @@ fn files_of_three_mounts_change_and_come_back_and_never_leave_their_mount() {
         return;
     }
     for version in VERSIONS {
-        let scene = Scene::start(version);
+        let scene = start(version);
         let agent = &scene.agent;
         let config = scene.config("first");
         let first = Apply::new("p1", 1, 1)
@@ -153,7 +138,7 @@ fn files_of_three_mounts_change_and_come_back_and_never_leave_their_mount() {
         scene.check_mounts();
         let state = agent.state();
         assert!(state.get("invariant_violation").is_none(), "{state:#}");
-        drop(scene.0.space);
+        drop(scene.space);
     }
 }
 
