@@ -41,14 +41,16 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
         }
     };
     let mut parts = Multipart::new(request.body(MAX_APPLY_BODY_BYTES), &boundary, MAX_PARTS);
-    let manifest = match manifest(&mut parts, agent.reserved_paths()) {
+    let (manifest, looked) =
+        agent.look_beside(|| manifest(&mut parts, agent.reserved_paths()));
+    let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(refused) => {
             reject(refused.label());
             return refused.answer();
         }
     };
-    let mut upload = match agent.admit(manifest, slot) {
+    let mut upload = match agent.admit(manifest, slot, looked) {
         Ok(upload) => upload,
         Err(Early::Conflict(conflict)) => {
             reject(RejectStage::Fence);

@@ -230,9 +230,9 @@ impl Tx {
 
     fn take_note(&mut self, agent: &Agent, restored: Restored) -> Result<(), StoreError> {
         let now = agent.clock.wall();
-        let mut owned = std::mem::take(&mut self.record.owned);
-        self.record.journal.restore_ownership(&mut owned);
-        self.record.owned = owned;
+        let journal = &self.record.journal;
+        let owned = &mut self.record.owned;
+        owned.change(|paths| journal.restore_ownership(paths));
         let paths: Vec<_> = self.record.journal.entries.keys().cloned().collect();
         for path in &paths {
             if self.record.owned.contains_key(path) {

@@ -21,6 +21,7 @@ use crate::wire::manifest::{FileKind, Manifest, Mode, ReservedPaths};
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict};
 
+use super::ahead::Looked;
 use super::gate::{Gate, UploadSlot};
 use super::known_bad::{KnownBad, Lookup};
 use super::port::Haproxy;
@@ -150,7 +151,7 @@ impl Agent {
     }
 
     /// Fence and known-bad cache, before the body is read. The slot bounds uploads and
-    /// is held until the answer.
+    /// is held until the answer. `looked` is what [`Agent::look_beside`] brought.
     ///
     /// # Errors
     /// What to answer at once; nothing was read or written.
@@ -158,6 +159,7 @@ impl Agent {
         &'a self,
         manifest: Manifest,
         slot: UploadSlot<'a>,
+        looked: Option<Looked>,
     ) -> Result<Upload<'a>, Early> {
         let view = self.view();
         view.baseline.admit(&manifest).map_err(Early::Conflict)?;
@@ -182,7 +184,7 @@ impl Agent {
         // With the start in it: a directory that an earlier life left and that could not be
         // swept must not be in the way.
         let name = format!("r{:x}-{request}", self.started);
-        Ok(Upload::new(self, manifest, name, slot))
+        Ok(Upload::new(self, manifest, name, slot, looked))
     }
 
     /// The state as last published; never waits for an apply.

@@ -5,30 +5,71 @@
 //! any other one costs an ordinary look-up. It refuses to depend on the order for more
 //! than its speed.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Range;
+use std::collections::{BTreeMap, btree_map};
 
+use crate::store::files::{self, Files};
+use crate::store::stamp::Observed;
 use crate::wire::path::ManifestPath;
 
-/// A map with a finger in it.
-pub(super) struct Follow<'a, V> {
-    map: &'a BTreeMap<ManifestPath, V>,
-    ahead: Range<'a, ManifestPath, V>,
+/// Something by path that can be walked from any path on.
+pub(super) trait Sorted {
+    type Value;
+    type Ahead<'a>: Iterator<Item = (&'a ManifestPath, &'a Self::Value)> + Clone
+    where
+        Self: 'a;
+
+    fn all(&self) -> Self::Ahead<'_>;
+    fn ahead(&self, from: &ManifestPath) -> Self::Ahead<'_>;
 }
 
-impl<'a, V> Follow<'a, V> {
-    pub(super) fn new(map: &'a BTreeMap<ManifestPath, V>) -> Self {
+impl<V> Sorted for BTreeMap<ManifestPath, V> {
+    type Value = V;
+    type Ahead<'a>
+        = btree_map::Range<'a, ManifestPath, V>
+    where
+        V: 'a;
+
+    fn all(&self) -> Self::Ahead<'_> {
+        self.range::<ManifestPath, _>(..)
+    }
+
+    fn ahead(&self, from: &ManifestPath) -> Self::Ahead<'_> {
+        self.range::<ManifestPath, _>(from..)
+    }
+}
+
+impl Sorted for Files {
+    type Value = Observed;
+    type Ahead<'a> = files::Iter<'a>;
+
+    fn all(&self) -> Self::Ahead<'_> {
+        self.iter()
+    }
+
+    fn ahead(&self, from: &ManifestPath) -> Self::Ahead<'_> {
+        self.iter_from(from)
+    }
+}
+
+/// A map with a finger in it.
+pub(super) struct Follow<'a, M: Sorted> {
+    map: &'a M,
+    ahead: M::Ahead<'a>,
+}
+
+impl<'a, M: Sorted> Follow<'a, M> {
+    pub(super) fn new(map: &'a M) -> Self {
         Self {
             map,
-            ahead: map.range::<ManifestPath, _>(..),
+            ahead: map.all(),
         }
     }
 
-    /// What [`BTreeMap::get`] says.
-    pub(super) fn get(&mut self, path: &ManifestPath) -> Option<&'a V> {
+    /// What the map's own look-up says.
+    pub(super) fn get(&mut self, path: &ManifestPath) -> Option<&'a M::Value> {
         let mut next = self.ahead.next();
         if next.is_none_or(|(found, _)| found != path) {
-            self.ahead = self.map.range::<ManifestPath, _>(path..);
+            self.ahead = self.map.ahead(path);
             let mut peek = self.ahead.clone();
             next = peek.next().filter(|(found, _)| *found == path);
             if next.is_some() {
@@ -58,6 +99,6 @@ mod tests {
                 assert_eq!(follow.get(&path(n)), map.get(&path(n)), "{n}");
             }
         }
-        assert_eq!(Follow::new(&BTreeMap::<_, u32>::new()).get(&path(1)), None);
+        assert_eq!(Follow::new(&BTreeMap::<ManifestPath, u32>::new()).get(&path(1)), None);
     }
 }

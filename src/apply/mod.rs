@@ -11,6 +11,7 @@
 //! crash table and the lock order.
 
 pub mod agent;
+mod ahead;
 pub mod fence;
 mod follow;
 pub mod gate;
@@ -29,6 +30,7 @@ mod content;
 mod crash;
 mod invariants;
 mod outcome;
+mod owned;
 mod pacing;
 mod readback;
 mod recover;

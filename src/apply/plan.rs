@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::wire::digest::{ContentHash, DigestKind};
+use crate::wire::digest::ContentHash;
 use crate::wire::manifest::{FileKind, Manifest, Mode};
 use crate::wire::path::ManifestPath;
 
 use super::follow::Follow;
+use super::owned::Owned;
 
 /// A verified part in a staging directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +130,7 @@ pub struct Plan {
     /// Sorted by path; they follow the writes.
     pub deletes: Vec<ManifestPath>,
     /// What the agent owns afterwards, and how each file's digest is spoken of.
-    pub owned: BTreeMap<ManifestPath, DigestKind>,
+    pub owned: Owned,
 }
 
 impl Plan {
@@ -143,8 +144,8 @@ impl Plan {
 /// Builds the plan.
 ///
 /// `held` answers with the agent's own hash of an owned file on disk, fastest in the
-/// order of the paths; `staged` are
-/// this request's parts; `owned` is what the agent put there so far.
+/// order of the paths; `staged` are this request's parts; `owned` is what the agent put
+/// there so far, which the plan shares if it is to own the same.
 ///
 /// # Errors
 /// The paths, sorted, whose content was neither sent nor is held.
@@ -152,20 +153,18 @@ pub fn build(
     manifest: &Manifest,
     held: &mut dyn FnMut(&ManifestPath) -> Option<ContentHash>,
     staged: &BTreeMap<ManifestPath, StagedPart>,
-    owned: &BTreeMap<ManifestPath, DigestKind>,
+    owned: &Owned,
     config: &ManifestPath,
 ) -> Result<Plan, Vec<ManifestPath>> {
-    let mut plan = Plan {
-        owned: manifest
-            .files
-            .iter()
-            .map(|file| (file.path.clone(), file.digest.kind()))
-            .collect(),
-        ..Plan::default()
-    };
+    let mut plan = Plan::default();
     let mut missing = Vec::new();
+    let mut before = Follow::new(&**owned);
+    let (mut known, mut same) = (0, true);
     for file in &manifest.files {
-        let on_disk = held(&file.path);
+        let was = before.get(&file.path);
+        let on_disk = was.and_then(|_| held(&file.path));
+        known += usize::from(was.is_some());
+        same &= was == Some(&file.digest.kind());
         if let Some(part) = staged.get(&file.path) {
             // Compared by the agent's own SHA-256: an XXH64 twin is a change.
             if on_disk != Some(part.hash) {
@@ -187,18 +186,26 @@ pub fn build(
     }
     plan.writes
         .sort_by(|a, b| (&a.path == config, &a.path).cmp(&(&b.path == config, &b.path)));
-    let mut wanted = Follow::new(&plan.owned);
-    plan.deletes = owned
-        .keys()
-        .filter(|path| wanted.get(path).is_none())
-        .cloned()
-        .collect();
+    plan.owned = if same && known == owned.len() {
+        owned.clone()
+    } else {
+        let wanted = manifest.files.iter();
+        wanted
+            .map(|file| (file.path.clone(), file.digest.kind()))
+            .collect()
+    };
+    if known < owned.len() {
+        let mut wanted = Follow::new(&*plan.owned);
+        let gone = owned.keys().filter(|path| wanted.get(path).is_none());
+        plan.deletes = gone.cloned().collect();
+    }
     Ok(plan)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::digest::DigestKind;
     use crate::wire::manifest::{File, Token};
     use crate::wire::op::Op;
 
@@ -328,7 +335,7 @@ mod tests {
             &manifest(files),
             &mut |_| Some(twin),
             &staged,
-            &BTreeMap::new(),
+            &[(path("a"), DigestKind::Xxh64)].into_iter().collect(),
             &path("haproxy.cfg"),
         );
         assert_eq!(got.unwrap().writes.len(), 1);

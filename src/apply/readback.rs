@@ -78,7 +78,7 @@ impl ReadBack {
 
     /// Compares the worker with the files as they were published.
     pub(super) fn look(&self, agent: &Agent) -> Result<Vec<(Object, Verdict)>, Void> {
-        let owned = |path: &ManifestPath| self.view.files.contains_key(path);
+        let owned = |path: &ManifestPath| self.view.files.get(path).is_some();
         let content = Managed::new(agent, &owned);
         let (touched, deletes) = (&self.touched, &self.deletes);
         agent

@@ -6,7 +6,7 @@
 //! that was left. A note counts only for the record it was written after
 //! ([`Record::txn`]); a note of another transaction is history.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,17 +15,16 @@ use crate::haproxy::identity::Identity;
 use crate::store::install;
 use crate::store::journal::Journal;
 use crate::store::state_file::Stored;
-use crate::wire::digest::DigestKind;
 use crate::wire::manifest::{Mode, Token};
-use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Failure};
 use crate::wire::state::Degraded;
 
 use super::fence::Baseline;
 use super::machine::Phase;
+use super::owned::Owned;
 
 /// The layout of [`Record`] on disk. A file of another format is set aside unread.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The whole state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,7 +52,7 @@ pub struct Record {
     /// The fold of that set, hex: what a rollback must come to.
     pub lkg_fold: String,
     /// What the agent put there. While an intent is recorded: old and new together.
-    pub owned: BTreeMap<ManifestPath, DigestKind>,
+    pub owned: Owned,
     /// Directories that the agent made.
     pub made_dirs: BTreeSet<String>,
     /// SHA-256 fold of the owned files as last observed, hex.
@@ -104,7 +103,7 @@ pub struct Intent {
     /// What is owned once this apply is committed; `None` if that is what was owned
     /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owned: Option<BTreeMap<ManifestPath, DigestKind>>,
+    pub owned: Option<Owned>,
     /// The fold of the whole set, hex. The intent lists only what changes; a restore that
     /// was begun and cut may have put back other paths of the journal as well.
     pub fold: String,
@@ -203,7 +202,7 @@ impl Default for Record {
             worker_ops_plan_id: String::new(),
             lkg_plan_id: String::new(),
             lkg_fold: String::new(),
-            owned: BTreeMap::new(),
+            owned: Owned::default(),
             made_dirs: BTreeSet::new(),
             fold: String::new(),
             journal: Journal::default(),

@@ -10,8 +10,8 @@ use crate::haproxy::batch::OpenSession;
 use crate::haproxy::ops::{NotExecutable, Outcome};
 use crate::metrics::Invariant;
 use crate::store::StoreError;
+use crate::store::files::Files;
 use crate::store::stage::{StageRequest, StagedBlob, StagedFile};
-use crate::store::tree::fold_of;
 use crate::wire::digest::ContentHash;
 use crate::wire::manifest::{Manifest, Mode};
 use crate::wire::op::{Op, OpKind};
@@ -76,6 +76,7 @@ impl Tx {
             parts,
             blob,
             watch,
+            looked,
             ..
         } = upload;
         let report = Report::new(&manifest.plan_id, watch);
@@ -84,7 +85,13 @@ impl Tx {
         }
         // HAProxy wakes up while the files are looked at and the plan is made.
         let look = agent.haproxy.look(runs_ops(&manifest));
-        if let Err(error) = self.look_at_tree(agent) {
+        let looked = looked.is_some_and(|looked| looked.holds(agent.clock.now()));
+        let tree = if looked {
+            agent.store.require_in_place()
+        } else {
+            self.look_at_tree(agent).map(drop)
+        };
+        if let Err(error) = tree {
             self.record.applied_plan_id.clear();
             return self.refuse(agent, report, at_backup(words(&error)));
         }
@@ -109,7 +116,8 @@ impl Tx {
             Ok(plan) => plan,
             Err(missing) => return Answer::Missing(Missing { missing }),
         };
-        if let Some(nack) = self.known_bad(agent, &plan, &manifest.plan_id) {
+        let after = self.after(&plan);
+        if let Some(nack) = self.known_bad(agent, &after, &manifest.plan_id) {
             return nack;
         }
         self.promote(&manifest);
@@ -125,13 +133,14 @@ impl Tx {
             before: None,
             report,
         };
-        self.carry_out(job, &plan, &parts, stage)
+        self.carry_out(job, &plan, after.fold(), &parts, stage)
     }
 
     fn carry_out(
         &mut self,
         mut job: Job<'_>,
         plan: &Plan,
+        fold: [u8; 32],
         parts: &BTreeMap<ManifestPath, StagedFile>,
         stage: StageRequest,
     ) -> Answer {
@@ -159,7 +168,6 @@ impl Tx {
                 .iter()
                 .filter_map(|w| parts.get(&w.path).cloned())
                 .collect();
-            let fold = self.fold_of(plan);
             if let Err(failure) = self.take_journal(&job, plan, &writes, fold) {
                 return self.refuse(agent, job.report, failure);
             }
@@ -173,7 +181,7 @@ impl Tx {
             }
         } else {
             job.before = Some(Box::new(self.record.clone()));
-            self.record.owned.clone_from(&plan.owned);
+            self.record.owned = plan.owned.clone();
             job.report.watch.lap(Leg::Admit, agent.clock.now());
         }
         job.report.watch.lap(Leg::Write, agent.clock.now());
@@ -245,59 +253,30 @@ impl Tx {
         self.tree.get(path).map(|seen| seen.hash)
     }
 
-    /// [`Self::held`] for many paths, best in their order.
+    /// [`Self::held`] for many paths that are known to be owned, best in their order.
     fn held_in_order(&self) -> impl FnMut(&ManifestPath) -> Option<ContentHash> {
-        let mut owned = Follow::new(&self.record.owned);
         let mut seen = Follow::new(self.tree.files());
-        move |path| {
-            let seen = seen.get(path).map(|seen| seen.hash);
-            owned.get(path).and(seen)
-        }
+        move |path| seen.get(path).map(|seen| seen.hash)
     }
 
-    fn content_key(&self, plan: &Plan) -> SetKey {
-        let written: BTreeMap<_, _> = plan
-            .writes
-            .iter()
-            .map(|write| (&write.path, write.hash))
-            .collect();
-        let mut held = self.held_in_order();
-        SetKey::of_content(plan.owned.keys().filter_map(|path| {
-            let held = held(path);
-            let hash = written.get(path).copied().or(held)?;
-            Some((path, hash.sha256, hash.size))
-        }))
+    /// The tree once the plan is carried out.
+    fn after(&self, plan: &Plan) -> Files {
+        let writes = plan.writes.iter().map(|write| (&write.path, write.hash));
+        self.tree.after(writes, &plan.deletes)
     }
 
     /// The set on disk by the agent's own hashes.
     pub(super) fn tree_key(&self) -> SetKey {
-        let files = self.tree.files().iter();
-        SetKey::of_content(files.map(|(path, seen)| (path, seen.hash.sha256, seen.hash.size)))
-    }
-
-    /// The fold of the tree once the plan is carried out.
-    fn fold_of(&self, plan: &Plan) -> [u8; 32] {
-        let written: BTreeMap<_, _> = plan
-            .writes
-            .iter()
-            .map(|write| (&write.path, write.hash))
-            .collect();
-        let mut held = self.held_in_order();
-        let files = plan.owned.keys().filter_map(|path| {
-            let held = held(path);
-            let hash = written.get(path).copied().or(held)?;
-            Some((path, hash))
-        });
-        fold_of(files)
+        content_key(self.tree.files())
     }
 
     /// HAProxy's verdict on this content, if it is remembered. Here the content is hashed,
     /// so an XXH64 manifest can be answered too.
-    fn known_bad(&self, agent: &Agent, plan: &Plan, plan_id: &str) -> Option<Answer> {
+    fn known_bad(&self, agent: &Agent, after: &Files, plan_id: &str) -> Option<Answer> {
         if agent.known_bad().is_empty() {
             return None;
         }
-        let key = self.content_key(plan);
+        let key = content_key(after);
         let found = agent.known_bad().confirm(key, agent.clock.now());
         match found {
             Lookup::Unknown => None,
@@ -333,6 +312,14 @@ impl Tx {
             }
         }
     }
+}
+
+fn content_key(files: &Files) -> SetKey {
+    SetKey::of_content(
+        files
+            .iter()
+            .map(|(path, seen)| (path, seen.hash.sha256, seen.hash.size)),
+    )
 }
 
 /// A failure before the first rename.

@@ -15,6 +15,7 @@ use crate::wire::path::ManifestPath;
 use crate::wire::result::{ApplyResult, Conflict, Missing};
 
 use super::agent::Agent;
+use super::ahead::Looked;
 use super::gate::UploadSlot;
 use super::outcome::{Leg, Stopwatch};
 
@@ -101,6 +102,8 @@ pub struct Upload<'a> {
     request: String,
     /// Where the manifest's files are, in the order of their paths.
     declared: Vec<usize>,
+    /// The files were looked at while the manifest came in.
+    pub(super) looked: Option<Looked>,
     _slot: UploadSlot<'a>,
 }
 
@@ -110,6 +113,7 @@ impl<'a> Upload<'a> {
         manifest: Manifest,
         request: String,
         slot: UploadSlot<'a>,
+        looked: Option<Looked>,
     ) -> Self {
         let mut declared: Vec<usize> = (0..manifest.files.len()).collect();
         declared.sort_by(|a, b| manifest.files[*a].path.cmp(&manifest.files[*b].path));
@@ -123,6 +127,7 @@ impl<'a> Upload<'a> {
             watch: Stopwatch::start(agent.clock.now()),
             request,
             declared,
+            looked,
             _slot: slot,
         }
     }

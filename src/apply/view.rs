@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::Clock;
+use crate::store::files::Files;
 use crate::wire::digest::DigestKind;
 use crate::wire::limits::API_VERSION;
 use crate::wire::op::OpKind;
@@ -15,6 +16,7 @@ use crate::wire::state::{
 use super::agent::Agent;
 use super::fence::Baseline;
 use super::follow::Follow;
+use super::owned::Owned;
 use super::record::BlobRef;
 use super::tx::Tx;
 
@@ -22,7 +24,9 @@ use super::tx::Tx;
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) baseline: Baseline,
-    pub(super) files: BTreeMap<ManifestPath, HeldFile>,
+    /// What is on disk; how each digest is spoken of is in `owned`.
+    pub(super) files: Files,
+    owned: Owned,
     in_the_way: BTreeMap<ManifestPath, String>,
     generation: u64,
     plan_schema_version: i64,
@@ -54,23 +58,10 @@ pub struct StateRead {
 impl View {
     pub(super) fn of(tx: &Tx) -> Self {
         let record = &tx.record;
-        let mut kinds = Follow::new(&record.owned);
-        let files = tx
-            .tree
-            .files()
-            .iter()
-            .map(|(path, seen)| {
-                let kind = kinds.get(path).copied().unwrap_or(DigestKind::Sha256);
-                let held = HeldFile {
-                    digest: seen.hash.digest(kind),
-                    size: seen.hash.size,
-                };
-                (path.clone(), held)
-            })
-            .collect();
         Self {
             baseline: record.baseline(),
-            files,
+            files: tx.tree.files().clone(),
+            owned: record.owned.clone(),
             in_the_way: {
                 let others = tx.tree.others();
                 let others = others.filter(|(path, _)| record.owned.contains_key(*path));
@@ -101,6 +92,21 @@ impl View {
                 !record.applied_plan_id.is_empty() && blob.plan_id == record.applied_plan_id
             }),
         }
+    }
+
+    fn held_files(&self) -> BTreeMap<ManifestPath, HeldFile> {
+        let mut kinds = Follow::new(&*self.owned);
+        self.files
+            .iter()
+            .map(|(path, seen)| {
+                let kind = kinds.get(path).copied().unwrap_or(DigestKind::Sha256);
+                let held = HeldFile {
+                    digest: seen.hash.digest(kind),
+                    size: seen.hash.size,
+                };
+                (path.clone(), held)
+            })
+            .collect()
     }
 
     /// A remembered refusal with the ids and the time of now. No reload was performed
@@ -176,7 +182,7 @@ impl Agent {
             reserved_paths: self.settings.reserved.names(),
             worker_socket: self.settings.worker_socket.clone(),
             applied_plan_stored: stored,
-            files: view.files.clone(),
+            files: view.held_files(),
             in_the_way: view.in_the_way.clone(),
             runtime_inventory: view.inventory.clone(),
             pending_deletes: view.deletes.clone(),

@@ -9,12 +9,13 @@ use crate::store::install;
 use crate::store::journal::{self, Change, Journal};
 use crate::store::prepare::{PrepareError, prepare};
 use crate::store::stage::StagedFile;
-use crate::wire::digest::{DigestKind, hex};
+use crate::wire::digest::hex;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, Stage};
 
 use super::agent::Agent;
 use super::machine::Event;
+use super::owned::Owned;
 use super::plan::Plan;
 use super::port::words;
 use super::record::Intent;
@@ -121,13 +122,13 @@ impl Tx {
     }
 
     /// Adds the plan's paths to the owned ones; what was owned before, if that differs.
-    fn own_too(&mut self, plan: &Plan) -> Option<BTreeMap<ManifestPath, DigestKind>> {
+    fn own_too(&mut self, plan: &Plan) -> Option<Owned> {
         if self.record.owned == plan.owned {
             return None;
         }
         let before = self.record.owned.clone();
         let added = plan.owned.iter().map(|(path, kind)| (path.clone(), *kind));
-        self.record.owned.extend(added);
+        self.record.owned.change(|paths| paths.extend(added));
         Some(before)
     }
 
@@ -159,12 +160,11 @@ impl Tx {
         for path in &plan.deletes {
             self.tree.forget(path);
         }
-        if as_planned {
-            self.tree.folds_to(fold);
-        }
-        if self.record.owned != plan.owned {
-            self.record.owned.clone_from(&plan.owned);
-        }
+        debug_assert!(
+            !as_planned || self.tree.fold() == fold,
+            "the fold of other files"
+        );
+        self.record.owned = plan.owned.clone();
         self.step(agent, Event::TreeWritten, |_| {})
             .map_err(|e| e.at(Stage::Write))
     }

@@ -26,7 +26,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::clock::{Clock as _, SystemClock};
 
-use super::fs::{Attrs, Entry, FileOut, Fs, Stat, split};
+use super::fs::{Attrs, Entry, FileOut, Fs, Stat, Tell, split};
 use super::shares;
 use super::stat::{found, kind, look, look_at};
 
@@ -148,12 +148,12 @@ impl DiskFs {
     }
 
     /// The answers for names of which those of one directory follow each other.
-    fn stat_some(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
+    fn stat_some(&self, first: usize, paths: &[&str], tell: &Tell<'_>) -> Vec<usize> {
         let mut here: Option<(&str, Parent<'_>)> = None;
-        let mut stats = Vec::with_capacity(paths.len());
-        for path in paths {
+        let mut told = Vec::new();
+        for (place, path) in (first..).zip(paths) {
             let (dir, name) = split(path);
-            stats.push(match &here {
+            let looked = match &here {
                 Some((same, parent)) if *same == dir && is_component(name) => {
                     found(look_at(parent, name))
                 }
@@ -165,9 +165,12 @@ impl DiskFs {
                         Some(_) | None => self.stat(path),
                     }
                 }
-            });
+            };
+            if tell(place, looked) {
+                told.push(place);
+            }
         }
-        stats
+        told
     }
 
     /// A descriptor of the directory itself that can be listed and synced.
@@ -261,12 +264,12 @@ impl Fs for DiskFs {
         }
     }
 
-    fn stat_all(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
+    fn stat_where(&self, paths: &[&str], tell: &Tell<'_>) -> Vec<usize> {
         let looked = shares::run(
             paths,
             self.look_threads,
             NAMES_PER_LOOK_THREAD,
-            |_, share| self.stat_some(share),
+            |first, share| self.stat_some(first, share, tell),
         );
         looked.into_iter().flatten().collect()
     }

@@ -135,6 +135,9 @@ pub trait FileOut: Write + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// Judges what stands at the name of that place in a list.
+pub type Tell<'a> = dyn Fn(usize, io::Result<Option<Stat>>) -> bool + Sync + 'a;
+
 /// The file system below the base directory.
 ///
 /// Every method may fail with any error of the system; only what a caller can rely
@@ -154,10 +157,13 @@ pub trait Fs: Send + Sync + fmt::Debug {
     /// `ENOTDIR` if something above is no directory, `ELOOP` if it is a symbolic link.
     fn stat(&self, path: &str) -> io::Result<Option<Stat>>;
 
-    /// [`stat`](Self::stat) of many names, one answer each. Names of one directory that
-    /// follow each other cost one look-up of it.
-    fn stat_all(&self, paths: &[&str]) -> Vec<io::Result<Option<Stat>>> {
-        paths.iter().map(|path| self.stat(path)).collect()
+    /// The places of those `paths` whose [`stat`](Self::stat) `tell` says yes to, in
+    /// order; it is called once for each, with its place, by any thread. Names of one
+    /// directory that follow each other cost one look-up of it.
+    fn stat_where(&self, paths: &[&str], tell: &Tell<'_>) -> Vec<usize> {
+        (0..paths.len())
+            .filter(|place| tell(*place, self.stat(paths[*place])))
+            .collect()
     }
 
     /// Opens a regular file for reading. Never blocks, whatever stands there.

@@ -23,6 +23,7 @@ pub mod blob;
 mod crash;
 pub mod disk;
 pub mod error;
+pub mod files;
 pub mod fs;
 pub mod install;
 pub mod journal;
@@ -33,6 +34,7 @@ pub mod mounts;
 pub mod prepare;
 pub mod restore;
 pub mod stage;
+pub mod stamp;
 pub mod state_file;
 pub mod sweep;
 #[cfg(test)]

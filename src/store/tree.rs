@@ -2,10 +2,7 @@
 //!
 //! The state file carries no digest of any file: the disk is the authority, and this
 //! is the agent's memory of it. A file's bytes are hashed when it is first seen; later
-//! looks compare device, inode, size and times, and hash again only where one of them
-//! moved. A file whose last change is so fresh that another one could carry the same
-//! time is hashed again anyway, unless it bears the mark of the agent's own writing: a
-//! time that no other write can have.
+//! looks compare what [`Stamp`] has, and hash again only where something moved.
 //!
 //! A path at which no regular file stands counts as absent, whatever else is there:
 //! the fold then differs, which is the point. What else it is is kept for whoever has to
@@ -13,92 +10,22 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::OnceLock;
-
-use sha2::{Digest as _, Sha256};
 
 use crate::clock::UnixNanos;
-use crate::wire::digest::{ContentHash, ContentHasher, hex_of};
+use crate::wire::digest::{ContentHash, ContentHasher};
 use crate::wire::path::ManifestPath;
 
 use super::error::{Op, StoreError};
+use super::files::Files;
 use super::fs::{FileKind, Fs, Stat};
+use super::stamp::{Observed, Stamp};
 use super::transfer::{BUFFER_BYTES, read_some};
 
-/// File systems keep times as coarse as two seconds (FAT); a change within that of the
-/// look could leave the time as it is.
-const FRESH_NANOS: i128 = 2_000_000_000;
-
-/// A mark that ends in zeros does not show whether the file system keeps all digits, so
-/// it counts for nothing.
-const MARK_DIGITS: i128 = 1_000;
-
-/// Lines of the fold are hashed this many bytes at a time; one has at most half as many.
-const FOLD_BYTES: usize = 4096;
-
 /// The owned files that exist.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
-    files: BTreeMap<ManifestPath, Observed>,
+    files: Files,
     absent: BTreeMap<ManifestPath, Option<FileKind>>,
-    /// [`Tree::fold`] of `files` as they are now, once it was asked for.
-    folded: OnceLock<[u8; 32]>,
-}
-
-impl PartialEq for Tree {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.files, &self.absent) == (&other.files, &other.absent)
-    }
-}
-
-impl Eq for Tree {}
-
-/// One file as it was when it was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Observed {
-    /// Size and digests of its bytes.
-    pub hash: ContentHash,
-    /// By what a change is noticed.
-    pub stamp: Stamp,
-}
-
-/// What changes when a file's bytes do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    dev: u64,
-    ino: u64,
-    size: u64,
-    mtime: i128,
-    ctime: i128,
-    /// The file had rested long enough when it was looked at for the times to speak.
-    settled: bool,
-}
-
-impl Stamp {
-    fn new(stat: &Stat, now: UnixNanos) -> Self {
-        Self {
-            dev: stat.dev,
-            ino: stat.ino,
-            size: stat.size,
-            mtime: stat.mtime,
-            ctime: stat.ctime,
-            settled: now.0.saturating_sub(stat.ctime) > FRESH_NANOS,
-        }
-    }
-
-    /// Where the file system kept all digits of the mark, any other write shows in the
-    /// time of last change, however soon it comes.
-    fn marked(mut self, stat: &Stat, mark: Option<i128>) -> Self {
-        let whole = mark.is_some_and(|mark| mark % MARK_DIGITS != 0);
-        self.settled |= whole && mark == Some(stat.mtime);
-        self
-    }
-
-    fn still(&self, stat: &Stat) -> bool {
-        self.settled
-            && (self.dev, self.ino, self.size) == (stat.dev, stat.ino, stat.size)
-            && (self.mtime, self.ctime) == (stat.mtime, stat.ctime)
-    }
 }
 
 impl Tree {
@@ -173,24 +100,15 @@ impl Tree {
         Ok(false)
     }
 
-    /// Spares the next [`fold`](Self::fold): the caller has folded these very files, each
-    /// [`note`](Self::note) of which was true.
-    pub fn folds_to(&mut self, fold: [u8; 32]) {
-        debug_assert_eq!(self.fold(), fold, "the fold of other files");
-        self.folded = OnceLock::from(fold);
-    }
-
     /// Drops a path that is no longer owned.
     pub fn forget(&mut self, path: &ManifestPath) {
-        self.folded.take();
         self.files.remove(path);
         self.absent.remove(path);
     }
 
     /// Drops every path that `owned` does not want.
     pub fn retain(&mut self, owned: impl Fn(&ManifestPath) -> bool) {
-        self.folded.take();
-        self.files.retain(|path, _| owned(path));
+        self.files.retain(&owned);
         self.absent.retain(|path, _| owned(path));
     }
 
@@ -204,10 +122,8 @@ impl Tree {
         fs: &dyn Fs,
         now: UnixNanos,
     ) -> Result<Vec<ManifestPath>, StoreError> {
-        let moved = self.moved(fs);
         let mut changed = Vec::new();
-        for (path, looked) in moved {
-            looked?;
+        for path in self.moved(fs) {
             let before = self.files.get(&path).copied();
             let after = self.observe_one(fs, &path, now)?;
             if before.map(|seen| seen.hash) != after.map(|seen| seen.hash) {
@@ -219,35 +135,30 @@ impl Tree {
     }
 
     /// The paths whose stat is another one, or could not be had, in the order of the look.
-    fn moved(&self, fs: &dyn Fs) -> Vec<(ManifestPath, Result<(), StoreError>)> {
-        let files = self.files.iter();
-        let files = files.map(|(path, seen)| (path, Ok(seen.stamp)));
-        let absent = self.absent.iter();
-        let absent = absent.map(|(path, instead)| (path, Err(*instead)));
+    fn moved(&self, fs: &dyn Fs) -> Vec<ManifestPath> {
+        let files = self.files.iter().map(|(path, seen)| (path, Ok(&seen.stamp)));
+        let absent = self.absent.iter().map(|(path, instead)| (path, Err(*instead)));
         let known: Vec<_> = files.chain(absent).collect();
         let names: Vec<&str> = known.iter().map(|(path, _)| path.as_str()).collect();
-        let looks = fs.stat_all(&names);
-        let mut moved = Vec::new();
-        for ((path, before), looked) in known.into_iter().zip(looks) {
-            let still = match looked_at(path.as_str(), looked) {
-                Err(error) => {
-                    moved.push((path.clone(), Err(error)));
-                    continue;
-                }
-                Ok(Looked::File(stat)) => before.is_ok_and(|stamp| stamp.still(&stat)),
-                Ok(Looked::Else(kind)) => before == Err(Some(kind)),
-                Ok(Looked::Nothing) => before == Err(None),
+        let moved = fs.stat_where(&names, &|place, looked| {
+            let Some((path, before)) = known.get(place) else {
+                return false;
             };
-            if !still {
-                moved.push((path.clone(), Ok(())));
-            }
-        }
-        moved
+            let still = match looked_at(path.as_str(), looked) {
+                Ok(Looked::File(stat)) => before.is_ok_and(|stamp| stamp.still(&stat)),
+                Ok(Looked::Else(kind)) => *before == Err(Some(kind)),
+                Ok(Looked::Nothing) => *before == Err(None),
+                Err(_) => false,
+            };
+            !still
+        });
+        let path = |place: usize| known.get(place).map(|(path, _)| (*path).clone());
+        moved.into_iter().filter_map(path).collect()
     }
 
     /// The files that exist, by path.
     #[must_use]
-    pub fn files(&self) -> &BTreeMap<ManifestPath, Observed> {
+    pub fn files(&self) -> &Files {
         &self.files
     }
 
@@ -263,19 +174,31 @@ impl Tree {
         self.files.get(path)
     }
 
-    /// SHA-256 over `path SP sha256 LF` for every owned path that exists, bytewise by
-    /// path: one value that stands for the whole tree.
+    /// One value that stands for the whole tree: [`Files::fold`] of what exists.
     #[must_use]
     pub fn fold(&self) -> [u8; 32] {
-        *self
-            .folded
-            .get_or_init(|| fold_of(self.files.iter().map(|(path, seen)| (path, seen.hash))))
+        self.files.fold()
+    }
+
+    /// The files as they will be once some are written and others removed. Nobody has
+    /// looked at those that are written.
+    #[must_use]
+    pub fn after<'a>(
+        &self,
+        writes: impl IntoIterator<Item = (&'a ManifestPath, ContentHash)>,
+        deletes: impl IntoIterator<Item = &'a ManifestPath>,
+    ) -> Files {
+        let mut files = self.files.clone();
+        for (path, hash) in writes {
+            files.insert(path.clone(), Observed::expected(hash));
+        }
+        for path in deletes {
+            files.remove(path);
+        }
+        files
     }
 
     fn set(&mut self, path: &ManifestPath, observed: Option<Observed>, instead: Option<FileKind>) {
-        if self.files.get(path).map(|seen| seen.hash) != observed.map(|seen| seen.hash) {
-            self.folded.take();
-        }
         match observed {
             Some(seen) => {
                 self.absent.remove(path);
@@ -287,25 +210,6 @@ impl Tree {
             }
         }
     }
-}
-
-/// [`Tree::fold`] of files that need not be on disk; they must come sorted by path.
-#[must_use]
-pub fn fold_of<'a>(files: impl IntoIterator<Item = (&'a ManifestPath, ContentHash)>) -> [u8; 32] {
-    let mut fold = Sha256::new();
-    let mut lines = Vec::with_capacity(2 * FOLD_BYTES);
-    for (path, hash) in files {
-        lines.extend_from_slice(path.as_str().as_bytes());
-        lines.push(b' ');
-        lines.extend_from_slice(&hex_of(&hash.sha256));
-        lines.push(b'\n');
-        if lines.len() >= FOLD_BYTES {
-            fold.update(&lines);
-            lines.clear();
-        }
-    }
-    fold.update(&lines);
-    fold.finalize().into()
 }
 
 /// What stands at a name.

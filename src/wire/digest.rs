@@ -12,6 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use twox_hash::XxHash64;
 
+use super::text::parsed;
+
 /// The digest of a file as a manifest states it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Digest {
@@ -100,8 +102,7 @@ impl Serialize for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
+        parsed(deserializer, Self::parse)
     }
 }
 
@@ -227,21 +228,34 @@ pub fn hex_of(bytes: &[u8; 32]) -> [u8; 64] {
     out
 }
 
+/// What a byte is worth as a digit, [`NO_DIGIT`] if it is none.
+const WORTH: [u8; 256] = {
+    let mut worth = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        worth[DIGITS[digit as usize] as usize] = digit;
+        digit += 1;
+    }
+    worth
+};
+
+/// A bit that no digit's worth has.
+const NO_DIGIT: u8 = 0x80;
+
 fn unhex(text: &[u8], out: &mut [u8]) -> Result<(), DigestError> {
+    let mut seen = 0;
     for (pair, byte) in text.chunks_exact(2).zip(out.iter_mut()) {
-        let [high, low] = pair else {
+        let &[high, low] = pair else {
             return Err(DigestError);
         };
-        *byte = (nibble(*high)? << 4) | nibble(*low)?;
+        let [high, low] = [high, low].map(|digit| WORTH[usize::from(digit)]);
+        seen |= high | low;
+        *byte = (high << 4) | (low & 0x0f);
     }
-    Ok(())
-}
-
-fn nibble(digit: u8) -> Result<u8, DigestError> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        _ => Err(DigestError),
+    if seen & NO_DIGIT == 0 {
+        Ok(())
+    } else {
+        Err(DigestError)
     }
 }
 

@@ -312,21 +312,28 @@ impl Manifest {
     }
 
     fn check_paths(&self, reserved: &ReservedPaths) -> Result<(), ManifestError> {
-        let mut paths: BTreeSet<&str> = BTreeSet::new();
+        let mut paths: Vec<&ManifestPath> = Vec::with_capacity(self.files.len());
         for file in &self.files {
             if reserved.conflict(file.path.as_str()) {
                 return Err(ManifestError::Reserved(file.path.clone()));
             }
-            if !paths.insert(file.path.as_str()) {
-                return Err(ManifestError::Duplicate(file.path.clone()));
-            }
+            paths.push(&file.path);
         }
-        for file in &self.files {
-            for dir in file.path.ancestors() {
-                if paths.contains(dir) {
-                    let dir = ManifestPath::parse(dir)?;
-                    return Err(ManifestError::FileAndDirectory(dir));
-                }
+        paths.sort();
+        if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ManifestError::Duplicate(twice[0].clone()));
+        }
+        let listed = |dir: &str| paths.binary_search_by(|path| path.as_str().cmp(dir)).is_ok();
+        // Files of one directory follow each other.
+        let mut last = "";
+        for path in &paths {
+            if path.parent() == last {
+                continue;
+            }
+            last = path.parent();
+            if let Some(dir) = path.ancestors().find(|dir| listed(dir)) {
+                let dir = ManifestPath::parse(dir)?;
+                return Err(ManifestError::FileAndDirectory(dir));
             }
         }
         Ok(())

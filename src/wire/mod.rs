@@ -10,3 +10,4 @@ pub mod op;
 pub mod path;
 pub mod result;
 pub mod state;
+mod text;

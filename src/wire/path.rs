@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::limits::MAX_PATH_BYTES;
+use super::text::parsed;
 
 /// A path that passed every rule of the contract. A copy shares its text: one apply
 /// has each path in half a dozen places.
@@ -97,8 +98,13 @@ fn check(text: &str) -> Result<(), PathError> {
     if text.len() > MAX_PATH_BYTES {
         return Err(PathError::TooLong);
     }
-    // char::is_control covers C0, DEL and C1.
-    if text.chars().any(char::is_control) {
+    // char::is_control covers C0, DEL and C1; of these the last is beyond ASCII.
+    let control = if text.is_ascii() {
+        text.bytes().any(|byte| byte.is_ascii_control())
+    } else {
+        text.chars().any(char::is_control)
+    };
+    if control {
         return Err(PathError::Control);
     }
     if text.starts_with('/') {
@@ -144,8 +150,10 @@ impl Serialize for ManifestPath {
 
 impl<'de> Deserialize<'de> for ManifestPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(text).map_err(serde::de::Error::custom)
+        parsed(deserializer, |text| {
+            check(text)?;
+            Ok::<_, PathError>(Self(text.into()))
+        })
     }
 }
 

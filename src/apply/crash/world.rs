@@ -369,7 +369,7 @@ impl World {
         blob: Option<&str>,
     ) -> Ended {
         let slot = self.agent.gate.upload().unwrap();
-        let mut upload = match self.agent.admit(manifest, slot) {
+        let mut upload = match self.agent.admit(manifest, slot, None) {
             Ok(upload) => upload,
             Err(Early::Conflict(conflict)) => return Ended::Conflict(conflict),
             Err(Early::KnownBad(nack)) => return Ended::Result(nack),

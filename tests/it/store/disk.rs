@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Mutex;
 
 use haptic_agent::clock::{Clock as _, SystemClock};
 use haptic_agent::store::disk::DiskFs;
@@ -44,16 +45,21 @@ fn many_looks_are_as_many_single_ones() {
         "a/b/x", "a/none", "a/x", "a/y", "a/link", "a/../x", "a/..", "a/", "gone/x", "gone/y",
         "link/x", "link/y", "x/below", "x", "", ".", "a", "a/x",
     ];
+    let known = |looked: std::io::Result<Option<Stat>>| match looked {
+        Ok(stat) => Ok(stat),
+        Err(error) => Err(error.raw_os_error()),
+    };
+    // Enough of them that several threads look.
+    let names = names.repeat(200);
     both(base, |fs| {
-        let many = fs.stat_all(&names);
-        assert_eq!(many.len(), names.len());
-        for (name, looked) in names.iter().zip(many) {
-            let known = |looked: std::io::Result<Option<Stat>>| match looked {
-                Ok(stat) => Ok(stat),
-                Err(error) => Err(error.raw_os_error()),
-            };
-            assert_eq!(known(looked), known(fs.stat(name)), "{name:?}");
-        }
+        let asked = Mutex::new(vec![0; names.len()]);
+        let told = fs.stat_where(&names, &|place, looked| {
+            asked.lock().unwrap()[place] += 1;
+            assert_eq!(known(looked), known(fs.stat(names[place])), "{}", names[place]);
+            place % 3 == 0
+        });
+        assert!(asked.into_inner().unwrap().iter().all(|times| *times == 1));
+        assert!(told.into_iter().eq((0..names.len()).step_by(3)));
     });
 }
 
