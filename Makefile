@@ -45,6 +45,7 @@ man: ## writes the manual pages and help snapshots from the flag table
 	$(CARGO) test --locked $(FAKES) --test it cli::pages
 
 soak: servers ## the long tests, bounded
+	HAPTIC_SOAK=1 $(CARGO) test --release --locked $(FAKES) --lib crash:: -- --nocapture
 	$(CARGO) test --release --locked $(FAKES) -- --ignored --test-threads=1
 
 bench: servers static ## measures size, memory, start, throughput and applies

@@ -41,8 +41,7 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
         }
     };
     let mut parts = Multipart::new(request.body(MAX_APPLY_BODY_BYTES), &boundary, MAX_PARTS);
-    let (manifest, looked) =
-        agent.look_beside(|| manifest(&mut parts, agent.reserved_paths()));
+    let (manifest, looked) = agent.look_beside(|| manifest(&mut parts, agent.reserved_paths()));
     let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(refused) => {

@@ -99,6 +99,9 @@ mod tests {
                 assert_eq!(follow.get(&path(n)), map.get(&path(n)), "{n}");
             }
         }
-        assert_eq!(Follow::new(&BTreeMap::<ManifestPath, u32>::new()).get(&path(1)), None);
+        assert_eq!(
+            Follow::new(&BTreeMap::<ManifestPath, u32>::new()).get(&path(1)),
+            None
+        );
     }
 }

@@ -136,8 +136,14 @@ impl Tree {
 
     /// The paths whose stat is another one, or could not be had, in the order of the look.
     fn moved(&self, fs: &dyn Fs) -> Vec<ManifestPath> {
-        let files = self.files.iter().map(|(path, seen)| (path, Ok(&seen.stamp)));
-        let absent = self.absent.iter().map(|(path, instead)| (path, Err(*instead)));
+        let files = self
+            .files
+            .iter()
+            .map(|(path, seen)| (path, Ok(&seen.stamp)));
+        let absent = self
+            .absent
+            .iter()
+            .map(|(path, instead)| (path, Err(*instead)));
         let known: Vec<_> = files.chain(absent).collect();
         let names: Vec<&str> = known.iter().map(|(path, _)| path.as_str()).collect();
         let moved = fs.stat_where(&names, &|place, looked| {

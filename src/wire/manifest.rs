@@ -323,7 +323,11 @@ impl Manifest {
         if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ManifestError::Duplicate(twice[0].clone()));
         }
-        let listed = |dir: &str| paths.binary_search_by(|path| path.as_str().cmp(dir)).is_ok();
+        let listed = |dir: &str| {
+            paths
+                .binary_search_by(|path| path.as_str().cmp(dir))
+                .is_ok()
+        };
         // Files of one directory follow each other.
         let mut last = "";
         for path in &paths {

@@ -71,7 +71,7 @@ fn every_call_failing_once_is_answered_and_mended() {
         scene.breaks.push("recovery_reload");
         let (calls, mode) = undisturbed(&shape, &scene);
         let mut tally = Tally::default();
-        for n in (1..=calls).step_by(usize::try_from(shape.stride).unwrap()) {
+        for n in (1..=calls).step_by(shape.stride()) {
             for errno in numbers(n) {
                 let world = scene.copy();
                 world.fs.fail_at(n, errno);
@@ -98,9 +98,7 @@ fn every_call_failing_from_one_on_is_answered_and_mended_once_healed() {
         scene.breaks.push("recovery_reload");
         let (calls, mode) = undisturbed(&shape, &scene);
         let mut tally = Tally::default();
-        for n in (1..=calls)
-            .step_by(usize::try_from(shape.stride * if long_run() { 1 } else { 3 }).unwrap())
-        {
+        for n in (1..=calls).step_by(shape.stride() * if long_run() { 1 } else { 3 }) {
             for errno in numbers(n + 1) {
                 let world = scene.copy();
                 world.fs.fail_from(n, errno);
@@ -166,9 +164,9 @@ fn a_start_that_the_disk_disturbs_comes_to_the_same_end() {
                 }
             }
             n += if long_run() {
-                shape.stride
+                shape.stride_of_pairs()
             } else {
-                9 * shape.stride
+                9 * shape.stride_of_pairs()
             };
         }
         tally

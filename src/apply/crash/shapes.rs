@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::haproxy::Mood;
+use super::long_run;
 use super::worker::{Batches, Cmd};
 use super::world::{Ask, IN_PLACE, INTERVAL, Step, World};
 
@@ -13,13 +14,31 @@ pub(super) struct Shape {
     pub(super) setup: Vec<Step>,
     /// What is cut or disturbed.
     pub(super) action: Vec<Step>,
-    /// Every how many points one is tried; for large sets.
-    pub(super) stride: u64,
+    /// Every how many points one is tried in the short run; for large sets.
+    stride: u64,
     /// The invariant that it breaks.
     pub(super) breaks: Option<&'static str>,
 }
 
+/// Between the points of a large set where two of them are combined, in the long run.
+const LONG_STRIDE: u64 = 7;
+
 impl Shape {
+    /// Every how many points one is tried, where each stands for itself.
+    pub(super) fn stride(&self) -> usize {
+        let stride = if long_run() { 1 } else { self.stride };
+        usize::try_from(stride).unwrap()
+    }
+
+    /// The same where each point is combined with all of another run.
+    pub(super) fn stride_of_pairs(&self) -> u64 {
+        if long_run() {
+            self.stride.min(LONG_STRIDE)
+        } else {
+            self.stride
+        }
+    }
+
     /// The world right before the action.
     pub(super) fn scene(&self) -> World {
         let mut world = World::first(self.interval);

@@ -63,7 +63,7 @@ fn stopped_after_every_call_the_tree_is_wholly_one_set() {
         let allowed = shape.allowed(&scene);
         let length = length(&shape, &scene);
         let mut tally = Tally::default();
-        for n in (0..length).step_by(usize::try_from(shape.stride).unwrap()) {
+        for n in (0..length).step_by(shape.stride()) {
             let dead = scene.copy();
             dead.fs.stop_after(n);
             dead.run(&shape.action);
@@ -102,7 +102,7 @@ fn recovery_stopped_after_every_call_recovers() {
         let length = length(&shape, &scene);
         let mut tally = Tally::default();
         let pick = |n: u64| LOSSES[usize::try_from(n).unwrap() % LOSSES.len()];
-        for n in (0..length).step_by(usize::try_from(shape.stride).unwrap()) {
+        for n in (0..length).step_by(usize::try_from(shape.stride_of_pairs()).unwrap()) {
             // One kind of loss a point keeps the square in seconds; all kinds come by turns.
             let dead = scene.copy();
             dead.fs.stop_after(n);
@@ -137,7 +137,7 @@ fn recovery_stopped_after_every_call_recovers() {
                         found_one_of(&third, &allowed, &what);
                         third.check(&what, true);
                     });
-                    m += shape.stride * if long_run() { 1 } else { SPREAD };
+                    m += shape.stride_of_pairs() * if long_run() { 1 } else { SPREAD };
                 }
             }
         }

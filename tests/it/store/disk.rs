@@ -55,7 +55,12 @@ fn many_looks_are_as_many_single_ones() {
         let asked = Mutex::new(vec![0; names.len()]);
         let told = fs.stat_where(&names, &|place, looked| {
             asked.lock().unwrap()[place] += 1;
-            assert_eq!(known(looked), known(fs.stat(names[place])), "{}", names[place]);
+            assert_eq!(
+                known(looked),
+                known(fs.stat(names[place])),
+                "{}",
+                names[place]
+            );
             place % 3 == 0
         });
         assert!(asked.into_inner().unwrap().iter().all(|times| *times == 1));
