@@ -2,6 +2,7 @@
 //! traffic say afterwards.
 
 mod basics;
+mod foreign;
 mod hostile;
 pub(crate) mod kit;
 mod many;
