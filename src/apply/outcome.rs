@@ -168,7 +168,7 @@ impl Tx {
     pub(super) fn news(&mut self) -> Option<RuntimeInventory> {
         let news = self.inventory.generation != self.inventory_told;
         self.inventory_told = self.inventory.generation;
-        news.then(|| self.inventory.clone())
+        news.then(|| RuntimeInventory::clone(&self.inventory))
     }
 
     fn result(&self, agent: &Agent, report: Report, mode: ResultMode) -> ApplyResult {

@@ -4,6 +4,7 @@
 //! phase in memory cannot part, and so that the fold saved is always the fold of the
 //! tree that was observed.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::haproxy::deletes::{DeleteOutcome, ObjectKind};
@@ -38,7 +39,7 @@ pub(super) struct Tx {
     /// The worker last seen.
     pub(super) worker: Option<WorkerInfo>,
     /// What the worker has loaded.
-    pub(super) inventory: RuntimeInventory,
+    pub(super) inventory: Arc<RuntimeInventory>,
     /// Generation of the inventory that an answer last carried.
     pub(super) inventory_told: u64,
     /// The inventory could not be read since the last reload.
@@ -281,11 +282,11 @@ impl Tx {
             crl_files: lists.crl_files,
             crt_lists: lists.crt_lists,
         };
-        if fresh != self.inventory || self.inventory.generation == 0 {
-            self.inventory = RuntimeInventory {
+        if fresh != *self.inventory || self.inventory.generation == 0 {
+            self.inventory = Arc::new(RuntimeInventory {
                 generation: self.inventory.generation + 1,
                 ..fresh
-            };
+            });
         }
         Ok(())
     }

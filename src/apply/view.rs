@@ -1,6 +1,7 @@
 //! What readers see: a copy of the transaction's state, swapped whole.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::store::files::Files;
@@ -32,7 +33,7 @@ pub(super) struct View {
     plan_schema_version: i64,
     haproxy: Haproxy,
     worker: Option<WorkerAnswer>,
-    inventory: RuntimeInventory,
+    inventory: Arc<RuntimeInventory>,
     /// When the pending reload fires, monotonic.
     pub(super) pending_at: Option<std::time::Instant>,
     /// When the next pass over the deferred deletes is due, monotonic.
@@ -73,7 +74,7 @@ impl View {
             plan_schema_version: record.plan_schema_version,
             haproxy: tx.haproxy(),
             worker: tx.answering.clone(),
-            inventory: tx.inventory.clone(),
+            inventory: Arc::clone(&tx.inventory),
             pending_at: tx.pending_at,
             deletes_at: tx.deletes_at,
             pending_due: record
@@ -184,7 +185,7 @@ impl Agent {
             applied_plan_stored: stored,
             files: view.held_files(),
             in_the_way: view.in_the_way.clone(),
-            runtime_inventory: view.inventory.clone(),
+            runtime_inventory: RuntimeInventory::clone(&view.inventory),
             pending_deletes: view.deletes.clone(),
             applied_plan: None,
             reload_pending_at: view.pending_due.clone(),

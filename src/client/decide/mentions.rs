@@ -12,8 +12,9 @@
 //! crt-list is named. What is not understood counts as a use, which costs a reload. Not
 //! seen are files outside of the set and names that a script puts together.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
+use self::lines::Names;
 use super::names::{Use, plain};
 use crate::client::fileset::{Entry, FileSet};
 use crate::wire::manifest::FileKind;
@@ -114,7 +115,7 @@ pub(crate) struct Mentions {
 impl Mentions {
     /// Reads the configuration and, from there on, what is named in it.
     pub(crate) fn of(set: &FileSet) -> Self {
-        let names: HashSet<&str> = set.files().map(|entry| last(entry.path.as_str())).collect();
+        let names = Names::new(set.files().map(|entry| last(entry.path.as_str())));
         let mut mentions = Self::default();
         let mut unread: BTreeMap<&str, Entry<'_>> = BTreeMap::new();
         let mut next: Vec<(Entry<'_>, bool)> = Vec::new();
@@ -178,11 +179,11 @@ impl Mentions {
     }
 
     /// `rows`: of a crt-list.
-    fn read(&mut self, entry: &Entry<'_>, rows: bool, names: &HashSet<&str>) {
+    fn read(&mut self, entry: &Entry<'_>, rows: bool, names: &Names<'_>) {
         let text = String::from_utf8_lossy(entry.content);
         let configuration = rows || is_configuration(entry);
         for (line, text) in (1..).zip(text.lines()) {
-            if configuration && !may_name(text, names) {
+            if configuration && !names.may_be_in(text) {
                 continue;
             }
             let words = match configuration {
@@ -214,7 +215,7 @@ impl Mentions {
         }
     }
 
-    fn add(&mut self, mention: Mention, names: &HashSet<&str>) {
+    fn add(&mut self, mention: Mention, names: &Names<'_>) {
         let directory = mention.is_behind(&DIRECTORY_WORDS);
         if mention.name.contains(VARIABLE) {
             self.variable.push(mention);
@@ -224,7 +225,7 @@ impl Mentions {
         if directory {
             self.directories.push(mention.clone());
         }
-        if names.contains(name.as_str()) {
+        if names.has(&name) {
             self.by_name.entry(name).or_default().push(mention);
         }
     }
@@ -333,15 +334,6 @@ fn is_configuration(entry: &Entry<'_>) -> bool {
     lines.any(|line| SECTIONS.iter().any(|section| begins(line, section)))
 }
 
-/// Whether it is worth taking a line apart: most lines name no file.
-fn may_name(line: &str, names: &HashSet<&str>) -> bool {
-    let names_one = |run: &str| {
-        let file = run.rsplit('@').next().unwrap_or(run);
-        names.contains(last(file)) || DIRECTORY_WORDS.contains(&run)
-    };
-    line.contains(['"', '\'', '\\', '$']) || line.split(|c| !is_of_name(c)).any(names_one)
-}
-
 /// The words of a line, quotes and escapes resolved, each variable a [`VARIABLE`].
 fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -429,5 +421,6 @@ fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+mod lines;
 #[cfg(test)]
 mod tests;
