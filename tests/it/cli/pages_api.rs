@@ -262,7 +262,7 @@ fn figures_within_modules_are_the_codes_too() {
             "src/format/field.rs",
             "const MAX_NAME_BYTES: usize = 255;",
             "OPERATIONS",
-            "of at most 255 bytes. The profile",
+            "dashes, of at most 255 bytes",
         ),
     ] {
         let source = fs::read_to_string(in_repository(file)).unwrap();
