@@ -304,16 +304,38 @@ fn a_manifest_may_leave_out_what_has_a_default() {
     ] {
         assert!(with(refused).is_err(), "{refused}");
     }
-    let text = section(&page(), "THE MANIFEST");
-    for required in ["plan_id", "token", "mode"] {
-        let mut value: Value = serde_json::from_str(&least).unwrap();
-        value.as_object_mut().unwrap().remove(required);
-        assert!(parse(&value.to_string()).is_err(), "{required}");
-        let item = text
-            .split(&format!("\n.It Li {required}\n"))
-            .nth(1)
-            .unwrap();
-        let item = item.split("\n.It ").next().unwrap();
-        assert!(!item.contains("default"), "{required} has none");
+    // What the page gives neither a default nor the word absent has to be there.
+    let (manifest, file) = whole::manifest_and_file();
+    let page = section(&page(), "THE MANIFEST");
+    for (value, within, text) in [
+        (
+            &manifest,
+            false,
+            page.split("\n.Ss Files\n").next().unwrap(),
+        ),
+        (&file, true, page.split("\n.Ss Files\n").nth(1).unwrap()),
+    ] {
+        for field in value.as_object().unwrap().keys() {
+            let item = text
+                .split(&format!("\n.It Li {field}\n"))
+                .nth(1)
+                .unwrap_or_else(|| panic!("no item for {field}"));
+            let item = item.split("\n.It ").next().unwrap();
+            let mut less = value.clone();
+            less.as_object_mut().unwrap().remove(field);
+            let whole = match within {
+                true => {
+                    let mut whole = manifest.clone();
+                    whole["files"] = Value::from(vec![less]);
+                    whole
+                }
+                false => less,
+            };
+            assert_eq!(
+                parse(&whole.to_string()).is_ok(),
+                item.contains("default") || item.contains("absent"),
+                "{field}: {item}"
+            );
+        }
     }
 }

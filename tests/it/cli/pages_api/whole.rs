@@ -84,6 +84,14 @@ fn whole_manifest() -> Manifest {
     }
 }
 
+/// A manifest that passes, without what needs other fields beside it, and its file.
+pub(super) fn manifest_and_file() -> (Value, Value) {
+    let mut manifest = serde_json::to_value(whole_manifest()).unwrap();
+    manifest.as_object_mut().unwrap().remove("in_place_ops");
+    let file = manifest["files"][0].clone();
+    (manifest, file)
+}
+
 fn inventory() -> RuntimeInventory {
     RuntimeInventory {
         generation: 1,
