@@ -140,8 +140,23 @@ pub(super) fn title(decision: &Decision) -> String {
 }
 
 /// Why, those that decide first.
-pub(super) fn reasons(block: &mut Block, decision: &Decision, most: usize) {
-    for reason in decision.reasons.iter().take(most) {
+fn reasons(block: &mut Block, decision: &Decision, most: usize) {
+    reasons_of(block, decision, most, &|_| true);
+}
+
+/// The same of those reasons alone that need what `which` says.
+pub(super) fn reasons_of(
+    block: &mut Block,
+    decision: &Decision,
+    most: usize,
+    which: &dyn Fn(Verdict) -> bool,
+) {
+    let all: Vec<_> = decision
+        .reasons
+        .iter()
+        .filter(|reason| which(reason.needs))
+        .collect();
+    for reason in all.iter().take(most) {
         let verdict = match reason.needs {
             Verdict::Noop => "nothing",
             Verdict::FileOnly => "file",
@@ -154,7 +169,7 @@ pub(super) fn reasons(block: &mut Block, decision: &Decision, most: usize) {
             None => format!("{verdict}: {}", reason.text),
         });
     }
-    more(block, decision.reasons.len(), most, "reason");
+    more(block, all.len(), most, "reason");
 }
 
 fn changes(block: &mut Block, decision: &Decision) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::next::{self, WAITS};
 use super::state::{self, Standing};
 use super::view::{Block, Report};
 use super::{labels, plan, when};
@@ -13,6 +14,9 @@ use crate::wire::state::State;
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// What a look gets at least, so that a wait of no time is one look.
+const ONE_LOOK: Duration = Duration::from_secs(1);
+
 pub(super) fn run(fleet: &Fleet, timeout: Duration, deletes: bool) -> Report {
     let blocks = fleet.each(|_, client| wait(client, timeout, deletes));
     Report::new(labels(fleet), blocks)
@@ -21,16 +25,21 @@ pub(super) fn run(fleet: &Fleet, timeout: Duration, deletes: bool) -> Report {
 fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let begun = Instant::now();
     let until = after(timeout);
+    let client = &client.ends_by(after(timeout.max(ONE_LOOK)));
     let mut pause = FIRST_LOOK;
     loop {
-        let late = Instant::now() >= until;
-        match client
+        let looked = client
             .state(StateRead::default())
-            .and_then(|state| sure(client, state, deletes))
-        {
+            .and_then(|state| sure(client, state, deletes));
+        let late = Instant::now() >= until;
+        match looked {
             Ok(state) => match still(&state, deletes) {
                 Still::Waiting if !late => {}
-                Still::Waiting | Still::Stuck => return state::block(&told(client, state)),
+                Still::Waiting | Still::Stuck => {
+                    let mut block = state::block(&told(client, state));
+                    block.next = block.next.map(|next| next.replace(WAITS, LONGER));
+                    return block;
+                }
                 Still::Done => {
                     let mut block = state::block(&told(client, state));
                     block.lines.clear();
@@ -39,14 +48,18 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
                 }
             },
             Err(error) if error.is_away() && !late => {}
-            Err(error) => return plan::unasked(&error),
+            Err(error) => return Block::failure(&next::of_waiting(&error, LONGER)),
         }
-        if !client.cancel_handle().pause(pause) {
+        let left = until.saturating_duration_since(Instant::now());
+        if !client.cancel_handle().pause(pause.min(left)) {
             return plan::unasked(&HttpError::Cancelled.into());
         }
         pause = (pause * 2).min(LONGEST_LOOK);
     }
 }
+
+/// What goes on waiting, for somebody who has just waited.
+const LONGER: &str = "a longer --timeout waits for it";
 
 /// The state, after a look at disk and worker where it would be the last: it may be some
 /// seconds old, and HAProxy restarted since.
@@ -94,6 +107,10 @@ fn still(state: &State, deletes: bool) -> Still {
         Standing::Down | Standing::Pending => Still::Waiting,
         Standing::Good | Standing::Empty if removing && deletes => Still::Waiting,
         Standing::Good | Standing::Empty => Still::Done,
+        // The agent reloads it by itself, now that HAProxy is there.
+        Standing::Degraded if state::is_kept(state) && !state.applied_plan_id.is_empty() => {
+            Still::Waiting
+        }
         // A reload that is due may mend it.
         Standing::Degraded | Standing::Unknown | Standing::Behind
             if state.reload_pending_at.is_some() =>

@@ -17,6 +17,9 @@ use super::{Outcome, Push, PushError, Pushed, Step, is_silent};
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// What one look gets at least, however short the wait is.
+const ONE_LOOK: Duration = Duration::from_secs(1);
+
 /// Who applied the set that is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Whose {
@@ -68,11 +71,16 @@ impl Push<'_> {
         result: Option<ApplyResult>,
     ) -> Result<Reaction, PushError> {
         let until = after(self.options.wait);
+        // An agent that does not answer must not hold the push for longer than it was to wait.
+        let client = match self.options.wait.is_zero() {
+            true => self.client.clone(),
+            false => self.client.ends_by(after(self.options.wait.max(ONE_LOOK))),
+        };
         let mut told = false;
         let mut away: Option<(String, Instant)> = None;
         let mut pause = FIRST_LOOK;
         loop {
-            let state = match self.client.state(StateRead::default()) {
+            let state = match client.state(StateRead::default()) {
                 Ok(state) => state,
                 Err(error) if error.is_away() && Instant::now() < until => {
                     self.pause(&mut pause)?;
