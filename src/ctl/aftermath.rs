@@ -211,6 +211,28 @@ mod tests {
 
     const WORDS: &str = "[haproxy.cfg:3] : unknown keyword 'frob'";
 
+    /// The set is on disk and waits: neither refused nor to be mended.
+    #[test]
+    fn a_set_that_waits_for_its_haproxy_is_no_refusal() {
+        let kept = ApplyResult {
+            rollback: None,
+            reload: Some(Reload::default()),
+            error: failed(format!("{NOT_RUNNING}: nobody listens")),
+            ..nack()
+        };
+        let error = crate::client::PushError::Nack(Box::new(kept));
+        assert_eq!(error.kind(), "not_running");
+        let block = super::super::next::failed(&error, None, Some(&before()));
+        assert!(!block.good);
+        assert!(block.title.starts_with(NOT_RUNNING), "{}", block.title);
+        assert_eq!(block.fields["refusal"], "kept");
+        let next = block.next.unwrap_or_default();
+        assert_eq!(
+            next,
+            "start HAProxy, then hapticctl wait; to go back to plan a instead: hapticctl revert"
+        );
+    }
+
     /// Plan `a` was loaded, commands brought `b`, and `c` was refused: disk is at `a`.
     fn nack() -> ApplyResult {
         ApplyResult {

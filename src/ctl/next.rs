@@ -77,6 +77,10 @@ pub(super) fn failed(error: &PushError, socket: Option<&str>, before: Option<&Be
     block
 }
 
+/// The first step where HAProxy itself is gone.
+pub(super) const START_HAPROXY: &str =
+    "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it";
+
 /// What helps where HAProxy itself is gone.
 pub(super) const HAPROXY_IS_AWAY: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then push again";
 

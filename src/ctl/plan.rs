@@ -5,6 +5,7 @@ use serde_json::json;
 use super::view::{Block, Report};
 use super::{labels, next, words};
 use crate::client::decide::{Change, Decision, Verdict, Why};
+use crate::client::push::is_silent;
 use crate::client::socket;
 use crate::client::{
     Client, Error, FileSet, Fleet, Refused, StateRead, Transport, decide, reserved,
@@ -83,7 +84,14 @@ pub(super) fn describe(set: &FileSet, report: &mut Report) {
 }
 
 fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
-    let mut block = Block::new(true, title(decision));
+    let silent = is_silent(state);
+    let mut block = Block::new(
+        true,
+        match silent {
+            true => format!("{}, once HAProxy answers", title(decision)),
+            false => title(decision),
+        },
+    );
     block.field("verdict", json!(decision.verdict));
     block.field("decision", json!(decision));
     block.field("applied_plan_id", state.applied_plan_id.as_str());
@@ -110,12 +118,17 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
     if state.reload_pending_at.is_some() {
         block.line("a reload is pending there: it will load this set too");
     }
-    if decision.verdict != Verdict::Noop || state.applied_plan_id != set.plan_id() {
-        block.next = Some(match state.in_the_way.is_empty() {
-            true => "hapticctl push with the same flags does it".into(),
-            false => next::WAY_BLOCKED.into(),
-        });
-    }
+    block.next = match decision.verdict {
+        _ if !state.in_the_way.is_empty() => Some(next::WAY_BLOCKED.into()),
+        _ if silent => Some(format!(
+            "{}; hapticctl push with the same flags does the rest",
+            next::START_HAPROXY
+        )),
+        Verdict::Noop => None,
+        Verdict::FileOnly | Verdict::Runtime | Verdict::Reload => {
+            Some("hapticctl push with the same flags does it".into())
+        }
+    };
     block
 }
 

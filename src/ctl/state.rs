@@ -405,3 +405,6 @@ fn haproxy(block: &mut Block, state: &State) {
     };
     block.row("agent", format!("{}, {version}", state.agent_version));
 }
+
+#[cfg(test)]
+mod tests;

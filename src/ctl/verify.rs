@@ -126,6 +126,11 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
             differences.len() - MAX_SHOWN
         ));
     }
+    if let Some(dir) = doubtful_directory(&differences, after) {
+        block.line(format!(
+            "nothing is found below {dir}: if the files are there all the same, it or a directory on the way is a symbolic link, and the agent follows none; a push is refused then until it is a directory"
+        ));
+    }
     if !good {
         block.next = Some(match set {
             _ if silent.is_some() => next::HAPROXY_IS_AWAY.into(),
@@ -137,6 +142,25 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
         });
     }
     block
+}
+
+/// A directory of which no file is found: it is gone, or it is a link, which a state does not
+/// tell.
+fn doubtful_directory<'d>(differences: &'d [Difference], state: &State) -> Option<&'d str> {
+    let missing = differences
+        .iter()
+        .filter_map(|difference| match difference {
+            Difference::Missing(path) => path.as_str().rsplit_once('/').map(|(dir, _)| dir),
+            Difference::Changed(_) | Difference::Blocked(..) | Difference::Extra(_) => None,
+        });
+    let holds = |dir: &str| {
+        let below = |path: &ManifestPath| {
+            let rest = path.as_str().strip_prefix(dir);
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        state.files.keys().any(below)
+    };
+    missing.into_iter().find(|dir| !holds(dir))
 }
 
 /// What was found before, and still stands there.

@@ -120,15 +120,21 @@ fn a_worker_that_commands_brought_on_is_told_from_the_set_that_went_back() {
     let plan = pushed.ends(0).json()["plan_id"].as_str().unwrap()[..12].to_owned();
     site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
     let keep = "To keep it until this set is mended, push its directory again";
-    // Asked, and remembered.
-    for _ in 0..2 {
+    // Asked, and remembered: nothing goes back a second time.
+    for (said, more) in [
+        (
+            "the worker serves what commands have brought since, plan",
+            keep,
+        ),
+        (
+            "nothing was touched for this answer, and the worker goes on with plan",
+            "was not asked again",
+        ),
+    ] {
         ctl(url, &["push", site.path()])
             .ends(1)
-            .says("disk is back at plan")
-            .says(&format!(
-                "the worker serves what commands have brought since, plan {plan}"
-            ))
-            .says(keep);
+            .says(&format!("{said} {plan}"))
+            .says(more);
         assert_eq!(tree(&pod.base), loaded);
         assert_eq!(pod.get("a.example"), "two");
     }
