@@ -109,6 +109,16 @@ const DEGRADED: Family = gauge(
     &[],
     "1 from a failed apply until a reload works again; the state has the reason.",
 );
+const APPLIED_KNOWN: Family = gauge(
+    "haptic_agent_applied_known",
+    &[],
+    "1 while it is known which plan disk holds; 0 before the first one and after a foreign write or a rollback.",
+);
+const WORKER_CURRENT: Family = gauge(
+    "haptic_agent_worker_current",
+    &[],
+    "1 while the worker is known to hold the applied plan; 0 also while a reload waits.",
+);
 const APPLIES: Family = counter(
     "haptic_agent_apply_total",
     &["mode"],
@@ -306,6 +316,10 @@ pub struct Metrics {
     pub haproxy_up: Gauge,
     /// `haptic_agent_degraded`
     pub degraded: Gauge,
+    /// `haptic_agent_applied_known`
+    pub applied_known: Gauge,
+    /// `haptic_agent_worker_current`
+    pub worker_current: Gauge,
     /// `haptic_agent_apply_total`
     pub applies: By<ApplyMode, Counter>,
     /// `haptic_agent_apply_rejected_total`
@@ -362,6 +376,8 @@ impl Default for Metrics {
             ready: Gauge::default(),
             haproxy_up: Gauge::default(),
             degraded: Gauge::default(),
+            applied_known: Gauge::default(),
+            worker_current: Gauge::default(),
             applies: By::default(),
             rejected: By::default(),
             apply_duration: By::with(|| Histogram::new(APPLY_BOUNDS)),
@@ -414,6 +430,8 @@ impl Metrics {
         one(&mut out, &READY, self.ready.get());
         one(&mut out, &HAPROXY_UP, self.haproxy_up.get());
         one(&mut out, &DEGRADED, self.degraded.get());
+        one(&mut out, &APPLIED_KNOWN, self.applied_known.get());
+        one(&mut out, &WORKER_CURRENT, self.worker_current.get());
         counts(&mut out, &APPLIES, &self.applies);
         counts(&mut out, &REJECTED, &self.rejected);
         out.open(&APPLY_DURATION);

@@ -23,7 +23,7 @@ pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) 
     let reject = |stage: RejectStage| metrics.rejected.of(stage).inc();
     if !agent.gate.is_ready() {
         reject(RejectStage::Startup);
-        let message = "the agent is still starting; see /readyz";
+        let message = agent.gate.why_not_ready();
         return refusal(Status::ServiceUnavailable, Stage::Startup, message);
     }
     let Some(slot) = agent.gate.upload() else {

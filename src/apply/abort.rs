@@ -245,6 +245,14 @@ impl Tx {
         self.record.intent = None;
         let (fold, holds) = (hex(&self.tree.fold()), self.holds_last_known_good());
         self.record.pending_loads_restored(&fold, holds);
+        if !holds && !self.record.lkg_plan_id.is_empty() {
+            log::error!(
+                plan_id = self.record.lkg_plan_id;
+                "what was put back is not the last known good set: something other than the agent had changed files of it, and their good content is not held"
+            );
+            self.record.lkg_plan_id.clear();
+            self.record.lkg_fold.clear();
+        }
         self.retire_journal();
         self.prune(agent);
         self.unfinished = false;

@@ -7,7 +7,9 @@ use crate::haproxy::reload::ReloadOutcome;
 use crate::metrics::ReloadResult;
 use crate::wire::digest::hex;
 use crate::wire::limits::MAX_FILES_BYTES;
-use crate::wire::result::{Failure, HAPROXY_GONE, Reload, ResultMode, Stage, UNREACHABLE};
+use crate::wire::result::{
+    Failure, HAPROXY_GONE, NOT_RUNNING, Reload, ResultMode, Stage, UNREACHABLE,
+};
 
 use super::agent::Agent;
 use super::machine::Event;
@@ -75,6 +77,19 @@ impl Tx {
                 let failure = Failure {
                     stage: Stage::Reload,
                     message,
+                };
+                self.reject(agent, job.report, failure)
+            }
+            // It runs with no set at all, and whatever starts it starts it from disk: putting
+            // the set back that it does not run with would only keep a cure away.
+            Activation::Unreachable { reload, message } if self.is_down() && !job.touched => {
+                job.report.reload = Some(reload);
+                self.keep_unconfirmed(agent);
+                let failure = Failure {
+                    stage: Stage::Reload,
+                    message: format!(
+                        "{NOT_RUNNING}, and that is what it starts with; nothing has confirmed it ({message})"
+                    ),
                 };
                 self.reject(agent, job.report, failure)
             }
@@ -260,6 +275,11 @@ impl Tx {
             self.record.last_reload_end = Some(agent.clock.wall().0);
         }
         activation
+    }
+
+    /// The worker did not answer when it was last asked.
+    fn is_down(&self) -> bool {
+        self.answering.as_ref().is_some_and(|last| !last.answers)
     }
 
     /// Neither master nor worker answers.

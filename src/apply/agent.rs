@@ -202,6 +202,11 @@ impl Agent {
         self.metrics
             .degraded
             .set(u64::from(tx.record.degraded.is_some()));
+        let baseline = &view.baseline;
+        let known = !baseline.applied_plan_id.is_empty();
+        self.metrics.applied_known.set(u64::from(known));
+        let current = known && baseline.worker_ops_plan_id == baseline.applied_plan_id;
+        self.metrics.worker_current.set(u64::from(current));
         self.metrics.files.set(view.files.len() as u64);
         self.metrics
             .journal_entries

@@ -37,7 +37,7 @@ impl Tx {
             self.record.applied_plan_id.clear();
             self.record.worker_ops_plan_id.clear();
         }
-        self.restored_worker = false;
+        self.restored_worker = None;
         self.check_invariants(&job, mode);
         self.rest(agent);
         let ending = self.end(agent, job.report, mode);

@@ -5,6 +5,7 @@
 //! repair path away exactly when an operator needs it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Uploads under way at one time. Each may hold a whole set in the staging
 /// directories, so this bounds the disk that strangers' requests can fill.
@@ -15,6 +16,8 @@ pub const MAX_UPLOADS: usize = 4;
 pub struct Gate {
     ready: AtomicBool,
     uploads: AtomicUsize,
+    /// What startup waits for.
+    waits_for: Mutex<String>,
 }
 
 /// A place among the [`MAX_UPLOADS`]; given back when dropped.
@@ -31,6 +34,28 @@ impl Gate {
     /// Startup has finished. There is no way back.
     pub fn open(&self) {
         self.ready.store(true, Ordering::Release);
+    }
+
+    /// Says what startup waits for.
+    pub(super) fn waits_for(&self, what: &str) {
+        let mut waits = self
+            .waits_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        what.clone_into(&mut waits);
+    }
+
+    /// Why it is not ready yet.
+    #[must_use]
+    pub fn why_not_ready(&self) -> String {
+        let waits = self
+            .waits_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match waits.as_str() {
+            "" => "the agent is still starting; see its log".to_owned(),
+            what => format!("the agent is still starting and waits for HAProxy: {what}"),
+        }
     }
 
     /// A place for one more upload, or `None` when all are taken.

@@ -123,6 +123,10 @@ impl Tx {
                     reason, moved_to;
                     "the state file cannot be used and was set aside; starting without a baseline"
                 );
+                self.degrade(
+                    agent,
+                    &format!("the state file could not be used ({reason}) and is {moved_to} now: what is on disk and what HAProxy runs is unknown until the next full set"),
+                );
                 Ok(None)
             }
         }

@@ -27,7 +27,7 @@ impl Tx {
             message,
         };
         if lkg.is_empty() {
-            let message = "no last known good set is known yet: send a full set with mode reload";
+            let message = "no last known good set is held: send a full set with mode reload";
             return self.refuse(agent, report, at_revert(message.to_owned()));
         }
         log::info!(plan_id = lkg; "reverting to the last known good set");
@@ -51,7 +51,7 @@ impl Tx {
             reloaded: false,
         });
         report.watch.lap(Leg::Write, agent.clock.now());
-        if !self.holds_last_known_good() {
+        if self.record.lkg_plan_id.is_empty() {
             let message = format!(
                 "files of {lkg} were changed by something other than the agent, and their last known good content is not held: send a full set with mode reload"
             );
@@ -68,7 +68,7 @@ impl Tx {
                 });
                 let schema = self.record.plan_schema_version;
                 self.settle(&lkg, manifest.token, schema, ResultMode::Reload);
-                self.restored_worker = false;
+                self.restored_worker = None;
                 let result = self.conclude(agent, report, ResultMode::Reload);
                 return Answer::Result(Box::new(result));
             }

@@ -21,6 +21,9 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 /// does not, the set may be why: the last known good one goes back.
 const UNCONFIRMED_GRACE: Duration = Duration::from_secs(10);
 
+/// How often a wait that goes on is told again.
+const SAY_AGAIN: Duration = Duration::from_secs(30);
+
 /// How long a startup step that the disk refused waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 impl Agent {
@@ -62,6 +65,7 @@ impl Agent {
     /// Waits for both sockets. `None` if the process stops.
     fn wait_for_haproxy(&self, mut rest: Rest) -> Option<Rest> {
         let began = self.clock.now();
+        let mut said = began;
         let mut told = String::new();
         loop {
             let waiting_for = match (self.haproxy.worker(), self.haproxy.master()) {
@@ -69,11 +73,17 @@ impl Agent {
                 (Err(worker), _) => format!("worker socket: {worker}"),
                 (Ok(_), Err(master)) => format!("master socket: {master}"),
             };
+            let now = self.clock.now();
+            let waited = now.saturating_duration_since(began);
             if told != waiting_for {
                 log::info!(reason = waiting_for; "waiting for HAProxy");
+                self.gate.waits_for(&waiting_for);
                 told = waiting_for;
             }
-            let waited = self.clock.now().saturating_duration_since(began);
+            if now.saturating_duration_since(said) >= SAY_AGAIN {
+                log::warn!(reason = told, seconds = waited.as_secs(); "still waiting for HAProxy; no apply is taken before it answers");
+                said = now;
+            }
             if matches!(rest, Rest::Activate) && waited > UNCONFIRMED_GRACE {
                 let mut tx = self.lock();
                 log::warn!(

@@ -69,9 +69,9 @@ pub(super) struct Tx {
     /// A worker came from nowhere and nothing has been done about it yet, whoever saw it
     /// first: an apply, a reader that verifies, or the background look.
     pub(super) worker_strange: bool,
-    /// One reload has been spent on a worker that came from nowhere; an apply of the
-    /// controller allows the next one.
-    pub(super) restored_worker: bool,
+    /// When a reload was last spent on a worker that came from nowhere. The next one is
+    /// allowed by an apply of the controller, or by ten minutes.
+    pub(super) restored_worker: Option<Instant>,
 }
 
 /// Why a step could not be taken.

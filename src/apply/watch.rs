@@ -2,10 +2,10 @@
 //!
 //! A worker that came from nowhere (HAProxy restarted, or reloaded by someone else)
 //! makes the running plan unknown. If the disk is still ours, one reload of it restores
-//! the baseline instead of waiting for the controller; only one, because a HAProxy that
-//! keeps restarting is not helped by more.
+//! the baseline instead of waiting for the controller; only one within [`RESTORE_AGAIN`],
+//! unless an apply came between.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::store::tree::Tree;
 use crate::wire::path::ManifestPath;
@@ -16,6 +16,10 @@ use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
 use super::port::words;
 use super::tx::Tx;
+
+/// How long after a reload was spent on a worker that came from nowhere the next one is
+/// not answered so: a HAProxy that keeps restarting is not helped by more.
+const RESTORE_AGAIN: Duration = Duration::from_secs(600);
 
 impl Agent {
     /// The background look.
@@ -123,10 +127,14 @@ impl Tx {
             self.save_quietly(agent);
             return;
         }
-        if plan_id.is_empty() || self.record.pending.is_some() || self.restored_worker {
+        let now = agent.clock.now();
+        let again = self
+            .restored_worker
+            .is_some_and(|last| now.saturating_duration_since(last) < RESTORE_AGAIN);
+        if plan_id.is_empty() || self.record.pending.is_some() || again {
             return;
         }
-        self.restored_worker = true;
+        self.restored_worker = Some(now);
         if let Some(due) = self.earliest_reload(agent) {
             log::info!(plan_id; "the applied set is on disk; a reload of it is scheduled");
             self.put_off(agent, plan_id, due, false);
@@ -160,7 +168,7 @@ impl Tx {
             }
             Activation::Unreachable { message, .. } => {
                 // The master may still be starting: the next look is another try.
-                self.restored_worker = false;
+                self.restored_worker = None;
                 self.worker_strange = true;
                 self.degrade(agent, &message);
                 self.save_quietly(agent);

@@ -100,6 +100,10 @@ impl Stage {
 /// so that nobody has judged the files.
 pub const UNREACHABLE: &str = "the reload could not be asked for";
 
+/// How it begins when HAProxy ran neither before nor after a set was written, so that
+/// nothing of it could be asked: the set stays.
+pub const NOT_RUNNING: &str = "HAProxy is not running: the set is on disk";
+
 /// How it ends when a reload left neither master nor worker.
 pub const HAPROXY_GONE: &str = "HAProxy itself is gone";
 

@@ -14,6 +14,7 @@ mod early;
 mod faults;
 mod in_place;
 mod invalid;
+mod kept;
 mod kinds;
 mod look;
 mod modelled;

@@ -80,6 +80,8 @@ enum Failed {
     Stop(Stop),
     /// Clean up, then this is the op's outcome.
     Op(Outcome, String),
+    /// The same, and what uses it may have some of the new one.
+    Begun(Outcome, String),
 }
 
 impl From<Stop> for Failed {
@@ -130,6 +132,7 @@ impl Runner<'_> {
     }
 
     fn transaction(&mut self, work: &Work<'_>, parts: &[(String, &Vec<u8>)]) -> Result<(), Stop> {
+        let before = self.reached;
         let mut made = false;
         let mut opened = false;
         let failed = match self.steps(work, parts, &mut made, &mut opened) {
@@ -139,16 +142,20 @@ impl Runner<'_> {
             }
             Err(failed) => failed,
         };
+        let began = made || matches!(failed, Failed::Begun(..));
         match failed {
             Failed::Stop(stop) => self.lost(work.op, Err(stop)),
-            Failed::Op(outcome, words) => {
+            Failed::Op(outcome, words) | Failed::Begun(outcome, words) => {
                 let word = work.kind.word();
                 // The abort comes first: an open transaction blocks the delete.
-                if opened {
-                    self.clean_up(&format!("abort {word} {}", work.path));
-                }
+                let closed = !opened || self.clean_up(&format!("abort {word} {}", work.path));
                 if made {
                     self.clean_up(&format!("del {word} {}", work.path));
+                }
+                if closed && !began && outcome == Outcome::Rejected {
+                    // All of it was in a transaction that is gone: what the worker serves is
+                    // what it served before.
+                    self.reached = before;
                 }
                 Err(self.fail(work.op, outcome, words))
             }
@@ -248,7 +255,11 @@ impl Runner<'_> {
         let dots = dots.filter(|dots| dots.bytes().all(|b| b == b'.'));
         let success = text.lines().next_back() == Some("Success!");
         let (None, Some(dots), true) = (reply.severity(), dots, success) else {
-            return Err(Failed::Op(refusal(reply), expect::words(reply)));
+            let (outcome, words) = (refusal(reply), expect::words(reply));
+            return Err(match reply.severity() {
+                Some(_) => Failed::Op(outcome, words),
+                None => Failed::Begun(outcome, words),
+            });
         };
         let stays_old = dots.is_empty()
             && match work.zero {
@@ -258,7 +269,7 @@ impl Runner<'_> {
             };
         match stays_old {
             false => Ok(()),
-            true => Err(Failed::Op(
+            true => Err(Failed::Begun(
                 Outcome::NotApplied,
                 format!(
                     "HAProxy committed {} and updated nothing that uses it: {}",
@@ -269,11 +280,18 @@ impl Runner<'_> {
         }
     }
 
-    /// Its answer is read and changes nothing.
-    fn clean_up(&mut self, text: &str) {
+    /// Its answer is read and changes no outcome. True if nothing is left.
+    fn clean_up(&mut self, text: &str) -> bool {
         match self.ask_line(text) {
-            Ok(reply) => log::debug!(command = text, answer = &*reply.text(); "cleaned up"),
-            Err(stop) => log::warn!(command = text, why:? = stop; "the clean-up failed"),
+            Ok(reply) => {
+                log::debug!(command = text, answer = &*reply.text(); "cleaned up");
+                let nothing = reply.text().starts_with("No ongoing transaction!");
+                reply.severity() == Some(5) || nothing
+            }
+            Err(stop) => {
+                log::warn!(command = text, why:? = stop; "the clean-up failed");
+                false
+            }
         }
     }
 

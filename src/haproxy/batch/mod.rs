@@ -156,7 +156,8 @@ pub struct BatchReport {
     pub results: Vec<OpOutcome>,
     /// How it ended.
     pub ended: Ended,
-    /// Whether any command of an op may have reached a worker.
+    /// Whether any command of an op may have reached a worker and changed it. A certificate
+    /// or CA file that HAProxy refused within its transaction has not.
     pub reached_worker: bool,
     /// Deletes that are in the queue now because of this batch.
     pub deletes: Vec<Key>,

@@ -332,6 +332,9 @@ impl Pod {
             };
             pending.fold = fold;
         }
+        if !holds {
+            self.lkg.clear();
+        }
     }
 
     /// What is on disk is the last known good set from now on.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::wire::manifest::Manifest;
-use crate::wire::result::{ApplyResult, Failure, Reload, ResultMode, Rollback, Stage, UNREACHABLE};
+use crate::wire::result::{
+    ApplyResult, Failure, NOT_RUNNING, Reload, ResultMode, Rollback, Stage, UNREACHABLE,
+};
 
 use super::apply::{Answer, Job, Report, Run, failure};
 use super::knobs::{Pacing, ReloadFault};
@@ -89,6 +91,16 @@ impl Run<'_> {
             Activation::Unconfirmed { reload, message } => {
                 job.report.reload = Some(reload);
                 self.pod.forget_baseline();
+                self.reject(job.report, failure(Stage::Reload, message))
+            }
+            Activation::Unreachable { reload, message }
+                if !self.pod.worker.answer().answers && !job.touched =>
+            {
+                job.report.reload = Some(reload);
+                self.pod.forget_baseline();
+                let message = format!(
+                    "{NOT_RUNNING}, and that is what it starts with; nothing has confirmed it ({message})"
+                );
                 self.reject(job.report, failure(Stage::Reload, message))
             }
             Activation::Unreachable { reload, message } => {
@@ -187,7 +199,7 @@ impl Run<'_> {
     pub(super) fn revert(&mut self, manifest: &Manifest, mut report: Report) -> Answer {
         let lkg = self.pod.lkg.clone();
         if lkg.is_empty() {
-            let message = "no last known good set is known yet: send a full set with mode reload";
+            let message = "no last known good set is held: send a full set with mode reload";
             return self.refuse(report, failure(Stage::Revert, message));
         }
         self.pod.restore();
@@ -196,7 +208,7 @@ impl Run<'_> {
             performed: true,
             reloaded: false,
         });
-        if !self.pod.holds_last_known_good() {
+        if self.pod.lkg.is_empty() {
             let message = format!(
                 "files of {lkg} were changed by something else, and their last known good content is not held: send a full set with mode reload"
             );

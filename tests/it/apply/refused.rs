@@ -133,6 +133,34 @@ fn bad_and_good_in_turn() {
     }
 }
 
+/// Somebody has edited a file by hand, and the set that comes next is refused: what stood
+/// there goes back, and nobody says that it is the last known good set.
+#[test]
+fn a_hand_edit_that_goes_back_is_not_called_the_last_known_good_set() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let rig = Rig::applied(version);
+        let edited = format!("{}    frobnicate by hand\n", rig.config("one"));
+        fs::write(rig.base.join("haproxy.cfg"), &edited).unwrap();
+        let config = format!("{}    frobnicate\n", rig.config("bad"));
+        let verified = rig.agent.state_with("?verify=1");
+        assert_eq!(verified["applied_plan_id"], "");
+        assert_eq!(verified["lkg_plan_id"], "p1");
+        let nack = rig.raw("bad", config.as_bytes()).fail(&rig.agent, "reload");
+        assert_eq!(nack["rollback"]["performed"], true, "{nack:#}");
+        assert_eq!(nack["lkg_plan_id"], "", "{nack:#}");
+        assert_eq!(tree(&rig.base)["haproxy.cfg"], edited.as_bytes());
+        let state = rig.agent.state();
+        assert_eq!(state["lkg_plan_id"], "", "{state:#}");
+        assert_eq!(state["running_plan_id"], "p1", "{state:#}");
+        let revert = Apply::new("back", 1, 9).on(&state).mode("revert_lkg");
+        let nack = revert.fail(&rig.agent, "revert");
+        let message = nack["error"]["message"].as_str().unwrap();
+        assert!(message.contains("send a full set"), "{message}");
+        rig.next("p2", "two").succeed(&rig.agent, "reload");
+        assert_eq!(rig.agent.state()["lkg_plan_id"], "p2");
+    }
+}
+
 /// Before there is any last known good set, what stood there is what comes back.
 #[test]
 fn a_refused_first_apply_puts_the_bootstrap_back() {
