@@ -48,7 +48,7 @@ pub(super) fn line(result: &ApplyResult, before: Option<&Before>) -> Option<Stri
         .is_some_and(|failure| failure.stage.is_revert());
     let rollback = result.rollback.filter(|rollback| rollback.performed)?;
     match (reverted, rollback.reloaded) {
-        (true, _) => None,
+        (true, _) => gone_back(result, refusal),
         (false, true) => Some(reloaded(result, before)),
         (false, false) if result.lkg_plan_id.is_empty() => Some(not_good(before)),
         (false, false) => parted(result),
@@ -93,6 +93,17 @@ pub(super) fn serving<'s>(worker_ops: &'s str, running: &'s str) -> &'s str {
 /// Whether commands were run on the worker since its last reload.
 fn by_commands(result: &ApplyResult) -> bool {
     result.worker_ops_plan_id != result.running_plan_id
+}
+
+/// The way back is gone on disk, and nobody was there to go it on.
+fn gone_back(result: &ApplyResult, refusal: Refusal) -> Option<String> {
+    let good = &result.lkg_plan_id;
+    (refusal == Refusal::Unasked && !good.is_empty()).then(|| {
+        format!(
+            "plan {} is back on disk: HAProxy starts from that",
+            words::plan(good)
+        )
+    })
 }
 
 fn untouched(result: &ApplyResult, before: Option<&Before>) -> String {
@@ -229,7 +240,7 @@ mod tests {
         let next = block.next.unwrap_or_default();
         assert_eq!(
             next,
-            "start HAProxy, then hapticctl wait; to go back to plan a instead: hapticctl revert"
+            "start HAProxy, then push again, which confirms it; to go back to plan a instead: hapticctl revert"
         );
     }
 
@@ -410,6 +421,16 @@ mod tests {
             ..nack()
         };
         assert_eq!(line(&same, Some(&before())), None);
+        let back = ApplyResult {
+            reload: Some(Reload::default()),
+            error: Some(Failure {
+                stage: Stage::RevertReload,
+                message: format!("{UNREACHABLE}: nobody listens"),
+            }),
+            ..nack()
+        };
+        let said = line(&back, None).unwrap_or_default();
+        assert_eq!(said, "plan a is back on disk: HAProxy starts from that");
         // A HAProxy that is gone serves nothing.
         let gone = ApplyResult {
             reload: unasked,

@@ -111,7 +111,7 @@ pub(super) fn after(refusal: Refusal) -> &'static str {
             "HAProxy's own log says what it does not like; mend that, then push again"
         }
         Refusal::Unasked => HAPROXY_IS_AWAY,
-        Refusal::Kept => "start HAProxy, then hapticctl wait",
+        Refusal::Kept => "start HAProxy, then push again, which confirms it",
         Refusal::Ended => {
             "HAProxy's own log says what ended it; start it again, which loads the set from before, then mend that and push again"
         }
@@ -139,7 +139,7 @@ fn after_revert(refusal: Refusal) -> &'static str {
         Refusal::Unasked => {
             "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then hapticctl revert again"
         }
-        Refusal::Kept => "start HAProxy, then hapticctl wait",
+        Refusal::Kept => after(refusal),
         Refusal::Ended => {
             "HAProxy's own log says what ended it; start it again, then hapticctl state shows what runs"
         }
@@ -328,8 +328,8 @@ mod tests {
             ),
             (
                 Refusal::Kept,
-                "start HAProxy, then hapticctl wait",
-                "start HAProxy, then hapticctl wait",
+                "start HAProxy, then push again, which confirms it",
+                "start HAProxy, then push again, which confirms it",
             ),
             (
                 Refusal::Ended,

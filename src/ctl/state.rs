@@ -190,7 +190,7 @@ fn degraded(state: &State) -> String {
 }
 
 /// Whether the last answer is of a set that waits on disk for a HAProxy.
-pub(super) fn is_kept(state: &State) -> bool {
+fn is_kept(state: &State) -> bool {
     let last = state.last_apply.as_ref();
     last.is_some_and(|last| Refusal::of(last) == Some(Refusal::Kept))
 }

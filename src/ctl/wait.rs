@@ -14,7 +14,8 @@ use crate::wire::state::State;
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// What a look gets at least, so that a wait of no time is one look.
+/// What a look gets at least: the last one is taken when the time is over, and a wait of no
+/// time is one look.
 const ONE_LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(fleet: &Fleet, timeout: Duration, deletes: bool) -> Report {
@@ -25,9 +26,9 @@ pub(super) fn run(fleet: &Fleet, timeout: Duration, deletes: bool) -> Report {
 fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let begun = Instant::now();
     let until = after(timeout);
-    let client = &client.ends_by(after(timeout.max(ONE_LOOK)));
     let mut pause = FIRST_LOOK;
     loop {
+        let client = &client.ends_by(until.max(after(ONE_LOOK)));
         let looked = client
             .state(StateRead::default())
             .and_then(|state| sure(client, state, deletes));
@@ -107,10 +108,6 @@ fn still(state: &State, deletes: bool) -> Still {
         Standing::Down | Standing::Pending => Still::Waiting,
         Standing::Good | Standing::Empty if removing && deletes => Still::Waiting,
         Standing::Good | Standing::Empty => Still::Done,
-        // The agent reloads it by itself, now that HAProxy is there.
-        Standing::Degraded if state::is_kept(state) && !state.applied_plan_id.is_empty() => {
-            Still::Waiting
-        }
         // A reload that is due may mend it.
         Standing::Degraded | Standing::Unknown | Standing::Behind
             if state.reload_pending_at.is_some() =>

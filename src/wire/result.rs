@@ -107,10 +107,6 @@ pub const NOT_RUNNING: &str = "HAProxy is not running: the set is on disk";
 /// How it ends when a reload left neither master nor worker.
 pub const HAPROXY_GONE: &str = "HAProxy itself is gone";
 
-/// How a [`Failure::message`] begins when HAProxy did not run before the apply and could not be
-/// asked to reload: nothing is put back, and HAProxy starts with the set.
-pub const NOT_RUNNING: &str = "HAProxy is not running: the set is on disk";
-
 /// What a refusal ends with that was answered from memory, and how to get past it.
 pub const REMEMBERED: &str = "HAProxy was not asked again: exactly these files were refused within the last minute. \
 If the reason lay beside them and is mended, change any byte of the set (a comment will do) and it is asked at once";

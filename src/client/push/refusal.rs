@@ -18,7 +18,7 @@ pub enum Refusal {
     /// master, then push the same again.
     Unasked,
     /// HAProxy did not run, so nobody judged the files. They are on disk, and HAProxy starts
-    /// with them: start it.
+    /// with them: start it, then push again.
     Kept,
     /// The reload ended HAProxy itself. Its log says of what; it has to be started again,
     /// and finds the set from before.

@@ -194,7 +194,7 @@ fn a_set_that_waits_for_its_haproxy_is_not_called_refused() {
     for rollback in [None, Some(Rollback::default())] {
         let kept = failed(&message, false, rollback);
         let down = told(&seen(kept.clone(), false, BEFORE));
-        let next = "next: start HAProxy, then hapticctl wait; to go back to plan a instead: hapticctl revert";
+        let next = "next: start HAProxy, then push again, which confirms it; to go back to plan a instead: hapticctl revert";
         assert!(down.contains("DOWN") && down.contains(next), "{down}");
         let back = told(&seen(kept, true, LATER));
         assert!(back.contains("HAProxy answers again: push again"), "{back}");

@@ -99,6 +99,42 @@ fn a_worker_that_was_reloaded_with_the_set_from_before_is_told_as_that() {
         .says("since commands had reached the worker; what they had brought serves no more");
 }
 
+/// What goes back on disk over somebody's edit is no set that was ever good.
+#[test]
+fn files_that_go_back_edited_are_not_called_the_last_good_set() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    let good = plan_of(ctl(url, &["push", site.path(), "-o", "json"]).ends(0));
+    let edited = b"a.example edited\n";
+    std::fs::write(pod.base.join("maps/host.map"), edited).unwrap();
+    site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
+    let next = "next: mend what is named above, then push the directory again";
+    let refused = ctl(url, &["push", site.path()]);
+    refused
+        .ends(1)
+        .says(&format!(
+            "the files that stood there before are back, and they are not plan {good}, which HAProxy loaded last, because something other than the agent had changed them"
+        ))
+        .says("a restart of HAProxy would load them")
+        .says(next);
+    assert!(!refused.stdout.contains("disk is back"), "{refused}");
+    assert_eq!(tree(&pod.base)["maps/host.map"], edited);
+    let state = ctl(url, &["state"]);
+    state
+        .ends(1)
+        .says("no set that the agent has seen HAProxy load")
+        .says(next);
+    for wrong in ["last good set was put back", "revert"] {
+        assert!(!state.stdout.contains(wrong), "{wrong}: {state}");
+    }
+    // The advice, followed.
+    site.write("haproxy.cfg", &pod.config(""));
+    ctl(url, &["push", site.path()]).ends(0);
+    assert_eq!(tree(&pod.base), site.tree());
+    ctl(url, &["state"]).ends(0).says("good: plan");
+}
+
 /// What a reload did is told of the reload alone.
 #[test]
 fn a_push_that_reloads_names_no_command() {

@@ -166,8 +166,8 @@ fn what_commands_brought_is_not_said_to_be_served_by_a_haproxy_that_is_gone() {
     let pushed = ctl(url, &["push", site.path()]);
     pushed
         .ends(1)
-        .says("HAProxy starts from that, without what commands have brought since")
-        .says("next: is HAProxy running");
+        .says("HAProxy is not running: the set is on disk")
+        .says("next: start HAProxy, then push again");
     assert!(!pushed.stdout.contains("serves"), "{pushed}");
     ctl(url, &["plan", site.path()])
         .ends(0)
@@ -298,13 +298,14 @@ fn a_haproxy_that_is_gone_is_told_from_one_that_refuses() {
     ctl(url, &["push", site.path()]).ends(0);
     pod.haproxy.kill();
     site.write("haproxy.cfg", &pod.config("# two\n"));
+    let next = "next: start HAProxy, then push again, which confirms it";
     ctl(url, &["push", site.path()])
         .ends(1)
-        .says("next: is HAProxy running");
-    ctl(url, &["state"])
-        .ends(1)
-        .says("DOWN")
-        .says("next: is HAProxy running");
+        .says("HAProxy is not running: the set is on disk")
+        .says(next);
+    let state = ctl(url, &["state"]);
+    state.ends(1).says("DOWN").says(next);
+    assert!(!state.stdout.contains("REFUSED"), "{state}");
     let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
     pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);
     ctl(url, &["push", site.path()]).ends(0);
