@@ -137,6 +137,9 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Where the worker's socket is unless it is said.
+pub(super) const WORKER_SOCKET: &str = "haproxy-worker.sock";
+
 impl Config {
     /// Puts arguments and environment together.
     ///
@@ -210,10 +213,22 @@ impl Config {
             }
         }
         if self.master_socket == self.worker_socket {
+            // The one that stands at its default was not typed.
+            let own = |default: &str| self.base_dir.join(default) != self.worker_socket;
+            let (flag, expected) = match own(WORKER_SOCKET) {
+                true => (
+                    "worker-socket",
+                    "another socket than --master-socket: the worker's own",
+                ),
+                false => (
+                    "master-socket",
+                    "another socket than --worker-socket: the master's own (-S)",
+                ),
+            };
             return Err(UsageError::BadValue {
-                flag: "worker-socket",
+                flag,
                 given: self.worker_socket.display().to_string(),
-                expected: "another socket than --master-socket: the worker's own".into(),
+                expected: expected.into(),
             });
         }
         if self

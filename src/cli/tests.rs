@@ -169,7 +169,11 @@ fn refusals_name_what_was_given_and_the_way_out() {
         ),
         (
             &["--worker-socket", "haproxy-master.sock"],
-            "another socket than --master-socket",
+            "--worker-socket was given \"/etc/haproxy/haproxy-master.sock\"; expected another socket than --master-socket",
+        ),
+        (
+            &["--master-socket", "haproxy-worker.sock"],
+            "--master-socket was given \"/etc/haproxy/haproxy-worker.sock\"; expected another socket than --worker-socket",
         ),
         (
             &["--config", "haproxy-worker.sock"],

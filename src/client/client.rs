@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::config::{ClientConfig, RETRY_PAUSE};
 use super::error::{Error, MAX_REFUSAL_BYTES, Refused, Transport};
@@ -72,6 +72,8 @@ pub struct Client {
     config: Arc<ClientConfig>,
     pool: Arc<Pool>,
     cancel: Cancel,
+    /// When every call ends, whatever its own time is.
+    until: Option<Instant>,
 }
 
 impl Client {
@@ -82,6 +84,7 @@ impl Client {
             config: Arc::new(config),
             pool: Arc::default(),
             cancel: Cancel::new(),
+            until: None,
         }
     }
 
@@ -92,7 +95,22 @@ impl Client {
             config: self.config.clone(),
             pool: self.pool.clone(),
             cancel: cancel.clone(),
+            until: self.until,
         }
+    }
+
+    /// The same client for calls that end by then, whatever their own time is.
+    #[must_use]
+    pub fn ends_by(&self, until: Instant) -> Self {
+        Self {
+            until: Some(self.until.map_or(until, |earlier| earlier.min(until))),
+            ..self.clone()
+        }
+    }
+
+    fn deadline(&self, time: Duration) -> Instant {
+        let own = after(time);
+        self.until.map_or(own, |until| own.min(until))
     }
 
     /// What ends the calls of this client.
@@ -119,7 +137,7 @@ impl Client {
             (true, false) => "/v1/state?verify=1&plan=0",
             (true, true) => "/v1/state?verify=1",
         };
-        let deadline = after(self.config.timeouts.state);
+        let deadline = self.deadline(self.config.timeouts.state);
         let fields = [("Authorization", self.config.credentials.header())];
         let bytes = self.retrying(deadline, |connection| {
             let request = Request {
@@ -157,7 +175,7 @@ impl Client {
             ("Authorization", self.config.credentials.header()),
             ("Content-Type", content_type.as_str()),
         ];
-        let deadline = after(self.config.timeouts.apply);
+        let deadline = self.deadline(self.config.timeouts.apply);
         let outcome = self.retrying(deadline, |connection| {
             form.rewind();
             let request = Request {

@@ -3,7 +3,7 @@
 //! HAProxy judges a set when it reads it; this looks for what HAProxy does not say, or
 //! says only at three in the morning: files that can never change without a reload
 //! because the configuration spells them otherwise, map lines that a file and a command
-//! read differently, certificates whose key is elsewhere, answers that have run out, a
+//! read differently, certificates whose key is elsewhere, certificates and answers that have run out, a
 //! socket that the agent will miss. Pure, like a decision, and
 //! never a reason to refuse a push.
 

@@ -48,7 +48,7 @@ use super::decide::{Decision, Reason, Verdict, decide, pushed_by};
 use super::fileset::FileSet;
 use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::Token;
-use crate::wire::result::{ApplyResult, Failure, ResultMode};
+use crate::wire::result::{ApplyResult, Failure, NOT_RUNNING, REMEMBERED, ResultMode};
 use crate::wire::state::State;
 
 use attempt::Reaction;
@@ -135,6 +135,8 @@ pub enum Step<'s> {
         /// The line that helps.
         next: &'s str,
     },
+    /// What the agent holds and its worker runs, before anything is sent.
+    Found(&'s State),
     /// What is to be done.
     Decided(&'s Decision),
     /// Content is on its way.
@@ -332,6 +334,7 @@ impl Push<'_> {
                 next: &doubt.next,
             });
         }
+        (self.watch)(&Step::Found(&state));
         (self.watch)(&Step::Decided(&decision));
         if self.is_settled(&state, &decision) {
             return Ok(Reaction::Done(Box::new(Pushed {
@@ -399,10 +402,15 @@ pub fn is_silent(state: &State) -> bool {
 }
 
 /// Whether a refusal is one that the agent remembered, so that HAProxy was not asked
-/// again: nothing was reloaded for it and it took no time.
+/// again: the agent says so, or nothing was reloaded for it and it took no time.
 #[must_use]
 pub fn is_remembered(result: &ApplyResult) -> bool {
+    let message = result.error.as_ref().map_or("", |error| &error.message);
+    if message.ends_with(REMEMBERED) {
+        return true;
+    }
     result.mode == ResultMode::Rejected
+        && !message.starts_with(NOT_RUNNING)
         && result.timing.total_ms == 0
         && result.rollback.is_none()
         && result

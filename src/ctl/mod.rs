@@ -8,6 +8,7 @@
 //! Standard output gets the outcome, standard error what happens meanwhile: one line
 //! that is drawn again and again on a terminal, plain lines elsewhere.
 
+mod aftermath;
 mod agents;
 mod doctor;
 mod next;

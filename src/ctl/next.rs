@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
+use super::aftermath::{self, Before};
 use super::view::{Block, Failure};
 use super::words;
-use crate::client::push::is_remembered;
 use crate::client::{Client, StateRead};
 use crate::client::{Error, PushError, Refusal, Refused, Transport, stats_socket_line};
-use crate::http::client::Error as HttpError;
+use crate::http::client::{Error as HttpError, Phase};
 use crate::wire::result::{ApplyResult, ConflictReason, Stage};
 
 /// Of a call.
@@ -19,15 +19,32 @@ pub(super) fn of_error(error: &Error) -> Failure {
     }
 }
 
+/// The same for somebody who has waited: more of it is what `longer` says.
+pub(super) fn of_waiting(error: &Error, longer: &str) -> Failure {
+    let silent = match error {
+        Error::Transport(Transport::Http(HttpError::Timeout(phase))) => *phase != Phase::Connect,
+        _ => error
+            .failure()
+            .is_some_and(|failure| failure.stage == Stage::Startup),
+    };
+    let mut failure = of_error(error);
+    if silent {
+        failure.next = format!(
+            "the agent may be waiting for HAProxy: its log and /readyz say for what; {longer}"
+        );
+    }
+    failure
+}
+
 /// A push or revert that did not get there, with the agent's answer if it gave one.
-/// `socket`: where the agent looks for the worker, if it tells.
-pub(super) fn failed(error: &PushError, socket: Option<&str>) -> Block {
+/// `socket`: where the agent looks for the worker, if it tells; `before`: how things stood.
+pub(super) fn failed(error: &PushError, socket: Option<&str>, before: Option<&Before>) -> Block {
     let mut block = Block::failure(&of_push(error, socket));
     match error {
         PushError::Nack(result) => {
             block.field("refusal", json!(Refusal::of(result)));
             block.field("result", json!(result));
-            if let Some(line) = parted(result) {
+            if let Some(line) = aftermath::line(result, before) {
                 block.line(line);
             }
         }
@@ -60,12 +77,29 @@ pub(super) fn failed(error: &PushError, socket: Option<&str>) -> Block {
     block
 }
 
+/// The first step where HAProxy itself is gone.
+pub(super) const START_HAPROXY: &str =
+    "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it";
+
 /// What helps where HAProxy itself is gone.
 pub(super) const HAPROXY_IS_AWAY: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then push again";
+
+/// What helps where the worker answers and nobody takes a reload.
+pub(super) const MASTER_IS_AWAY: &str = "HAProxy's worker answers and its master does not: does it run as a master (-W) with the master socket (-S) that the agent was told?";
+
+/// What brings a worker to what is applied.
+pub(super) const PUSH_RELOADS: &str = "hapticctl push DIR, which reloads";
+
+/// Where it is enough to wait.
+pub(super) const WAITS: &str = "hapticctl wait waits for it";
 
 /// What helps where a directory or the like stands in the place of a file.
 pub(super) const WAY_BLOCKED: &str =
     "move away what stands in a file's place on the agent's machine, then hapticctl push DIR";
+
+/// What helps where HAProxy refused a set and what is on disk since is none that it loaded.
+const REWRITE: &str =
+    "mend what is named above, then push the directory again, which writes every file anew";
 
 /// What helps where a reload is due and the agent cannot ask for it.
 pub(super) const HELD_RELOAD: &str = "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it; the agent asks again by itself, and hapticctl wait waits for it";
@@ -80,6 +114,7 @@ pub(super) fn after(refusal: Refusal) -> &'static str {
             "HAProxy's own log says what it does not like; mend that, then push again"
         }
         Refusal::Unasked => HAPROXY_IS_AWAY,
+        Refusal::Kept => "start HAProxy, then push again, which confirms it",
         Refusal::Ended => {
             "HAProxy's own log says what ended it; start it again, which loads the set from before, then mend that and push again"
         }
@@ -107,6 +142,7 @@ fn after_revert(refusal: Refusal) -> &'static str {
         Refusal::Unasked => {
             "is HAProxy running, as a master (-W) with the master socket that the agent was told? start it, then hapticctl revert again"
         }
+        Refusal::Kept => after(refusal),
         Refusal::Ended => {
             "HAProxy's own log says what ended it; start it again, then hapticctl state shows what runs"
         }
@@ -120,56 +156,32 @@ fn after_revert(refusal: Refusal) -> &'static str {
     }
 }
 
-/// Where a refused set went back on disk further than on the worker: disk has what HAProxy
-/// loaded last, and commands have brought the worker on since.
-pub(super) fn parted(result: &ApplyResult) -> Option<String> {
-    let back = match result.rollback {
-        Some(rollback) => rollback.performed && !rollback.reloaded,
-        None => is_remembered(result),
-    };
-    let (disk, worker) = (&result.lkg_plan_id, &result.worker_ops_plan_id);
-    if !back || disk.is_empty() || disk == worker {
-        return None;
-    }
-    let disk = format!(
-        "disk is back at plan {}, the last that HAProxy loaded",
-        words::plan(disk)
-    );
-    let brought = match worker.as_str() {
-        "" => "what commands have brought since".to_owned(),
-        worker => format!(
-            "what commands have brought since, plan {}",
-            words::plan(worker)
-        ),
-    };
-    let stage = result.error.as_ref()?.stage;
-    match Refusal::of(result)? {
-        _ if stage.is_revert() => None,
-        Refusal::Files | Refusal::Silent | Refusal::Unread => Some(format!(
-            "{disk}, and the worker serves {brought}: a restart would lose that. To keep it until this set is mended, push its directory again"
-        )),
-        Refusal::Unasked | Refusal::Ended => Some(format!(
-            "{disk}: HAProxy starts from that, without {brought}. Push again then"
-        )),
-        Refusal::Unconfirmed
-        | Refusal::NoWorker
-        | Refusal::Disk
-        | Refusal::NothingGood
-        | Refusal::GoodLost => None,
-    }
-}
-
 /// What the answer that is no success asks for.
 pub(super) fn of_result(result: &ApplyResult, socket: Option<&str>) -> String {
     let refusal = Refusal::of(result).unwrap_or(Refusal::Silent);
     if refusal == Refusal::NoWorker {
         return opens_the_socket(socket);
     }
-    let next = match result.error.as_ref().map(|failure| failure.stage) {
-        Some(stage) if stage.is_revert() => after_revert(refusal),
-        Some(_) | None => after(refusal),
+    match result.error.as_ref().map(|failure| failure.stage) {
+        Some(stage) if stage.is_revert() => after_revert(refusal).to_owned(),
+        Some(_) | None if refusal == Refusal::Kept => start_haproxy(result),
+        Some(_) | None if refusal == Refusal::Files && aftermath::is_not_good(result) => {
+            REWRITE.to_owned()
+        }
+        Some(_) | None => after(refusal).to_owned(),
+    }
+}
+
+/// The set waits on disk for HAProxy.
+fn start_haproxy(result: &ApplyResult) -> String {
+    let back = match result.lkg_plan_id.as_str() {
+        good if good.is_empty() || good == result.plan_id => String::new(),
+        good => format!(
+            "; to go back to plan {} instead: hapticctl revert",
+            words::plan(good)
+        ),
     };
-    next.to_owned()
+    format!("{}{back}", after(Refusal::Kept))
 }
 
 /// Where the agent looks for its worker, if that is what an error is about.
@@ -207,7 +219,7 @@ fn of_push(error: &PushError, socket: Option<&str>) -> Failure {
         }
         PushError::StillPending { reason: Some(_), .. } => HELD_RELOAD.into(),
         PushError::StillPending { reason: None, .. } => {
-            "hapticctl wait waits on; the agent will reload by itself".into()
+            "the agent reloads by itself, and hapticctl wait waits for it".into()
         }
         PushError::NoEnd => "push again; if it goes on like this, hapticctl state shows who else is at it".into(),
     };
@@ -276,11 +288,11 @@ fn of_transport(error: &HttpError) -> String {
             "is the agent running, and is this its --listen address?".into()
         }
         HttpError::NotConnected(_) => "check the name and the network".into(),
-        HttpError::Timeout(crate::http::client::Phase::Connect) => {
+        HttpError::Timeout(Phase::Connect) => {
             "check address, network and firewall".into()
         }
         HttpError::Timeout(_) => {
-            "the agent may be waiting for HAProxy: its log and /readyz say so; hapticctl wait waits on".into()
+            "the agent may be waiting for HAProxy: its log and /readyz say so; hapticctl wait waits until it is up".into()
         }
         HttpError::Reset(_) | HttpError::Cut(_) => {
             "hapticctl state shows what became of it; the agent's log says whether it was restarted".into()
@@ -316,6 +328,11 @@ mod tests {
                 Refusal::Unasked,
                 "start it, then push again",
                 "start it, then hapticctl revert again",
+            ),
+            (
+                Refusal::Kept,
+                "start HAProxy, then push again, which confirms it",
+                "start HAProxy, then push again, which confirms it",
             ),
             (
                 Refusal::Ended,

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::view::{Block, Report};
 use super::{labels, next, words};
 use crate::client::decide::{Change, Decision, Verdict, Why};
+use crate::client::push::is_silent;
 use crate::client::socket;
 use crate::client::{
     Client, Error, FileSet, Fleet, Refused, StateRead, Transport, decide, reserved,
@@ -83,7 +84,14 @@ pub(super) fn describe(set: &FileSet, report: &mut Report) {
 }
 
 fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
-    let mut block = Block::new(true, title(decision));
+    let silent = is_silent(state);
+    let mut block = Block::new(
+        true,
+        match silent {
+            true => format!("{}, once HAProxy answers", title(decision)),
+            false => title(decision),
+        },
+    );
     block.field("verdict", json!(decision.verdict));
     block.field("decision", json!(decision));
     block.field("applied_plan_id", state.applied_plan_id.as_str());
@@ -110,12 +118,17 @@ fn block(set: &FileSet, state: &State, decision: &Decision) -> Block {
     if state.reload_pending_at.is_some() {
         block.line("a reload is pending there: it will load this set too");
     }
-    if decision.verdict != Verdict::Noop || state.applied_plan_id != set.plan_id() {
-        block.next = Some(match state.in_the_way.is_empty() {
-            true => "hapticctl push with the same flags does it".into(),
-            false => next::WAY_BLOCKED.into(),
-        });
-    }
+    block.next = match decision.verdict {
+        _ if !state.in_the_way.is_empty() => Some(next::WAY_BLOCKED.into()),
+        _ if silent => Some(format!(
+            "{}; hapticctl push with the same flags does the rest",
+            next::START_HAPROXY
+        )),
+        Verdict::Noop => None,
+        Verdict::FileOnly | Verdict::Runtime | Verdict::Reload => {
+            Some("hapticctl push with the same flags does it".into())
+        }
+    };
     block
 }
 
@@ -140,8 +153,23 @@ pub(super) fn title(decision: &Decision) -> String {
 }
 
 /// Why, those that decide first.
-pub(super) fn reasons(block: &mut Block, decision: &Decision, most: usize) {
-    for reason in decision.reasons.iter().take(most) {
+fn reasons(block: &mut Block, decision: &Decision, most: usize) {
+    reasons_of(block, decision, most, &|_| true);
+}
+
+/// The same of those reasons alone that need what `which` says.
+pub(super) fn reasons_of(
+    block: &mut Block,
+    decision: &Decision,
+    most: usize,
+    which: &dyn Fn(Verdict) -> bool,
+) {
+    let all: Vec<_> = decision
+        .reasons
+        .iter()
+        .filter(|reason| which(reason.needs))
+        .collect();
+    for reason in all.iter().take(most) {
         let verdict = match reason.needs {
             Verdict::Noop => "nothing",
             Verdict::FileOnly => "file",
@@ -154,7 +182,7 @@ pub(super) fn reasons(block: &mut Block, decision: &Decision, most: usize) {
             None => format!("{verdict}: {}", reason.text),
         });
     }
-    more(block, decision.reasons.len(), most, "reason");
+    more(block, all.len(), most, "reason");
 }
 
 fn changes(block: &mut Block, decision: &Decision) {

@@ -66,7 +66,7 @@ impl Progress {
             Step::Doubtful { text, next } => {
                 (Phase::Reading, Some(format!("warning: {text}\n  {next}")))
             }
-            Step::Decided(_) => return,
+            Step::Found(_) | Step::Decided(_) => return,
             Step::Sending { sent, total } => (
                 Phase::Sending {
                     sent: *sent,

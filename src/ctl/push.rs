@@ -4,12 +4,14 @@ use std::cell::RefCell;
 
 use serde_json::json;
 
+use super::aftermath::Before;
 use super::progress::Progress;
 use super::view::{Block, Report};
 use super::{labels, next, plan, when, words};
 use crate::cli::ctl::PushFlags;
+use crate::client::decide::Verdict;
 use crate::client::push::warnings;
-use crate::client::{Epoch, FileSet, Fleet, Outcome, PushError, PushOptions, Pushed, Step};
+use crate::client::{Epoch, FileSet, Fleet, Outcome, PushOptions, Pushed, Step};
 use crate::wire::result::ResultMode;
 
 /// Reasons that are told after the fact; a plan tells more.
@@ -32,22 +34,40 @@ pub(super) fn run(fleet: &Fleet, set: &FileSet, flags: PushFlags) -> Report {
     let progress = Progress::new(labels.clone());
     let outcomes = fleet.each(|place, client| {
         let warnings = RefCell::new(Vec::new());
+        let before = RefCell::new(None);
         let watch = |step: &Step<'_>| {
             progress.step(place, step);
-            if let Step::Doubtful { text, next } = step {
-                warnings.borrow_mut().push(format!("{text}; {next}"));
+            match step {
+                Step::Doubtful { text, next } => {
+                    warnings.borrow_mut().push(format!("{text}; {next}"));
+                }
+                Step::Found(state) => *before.borrow_mut() = Some(Before::of(state)),
+                Step::Reading { .. }
+                | Step::Silent { .. }
+                | Step::Decided(_)
+                | Step::Sending { .. }
+                | Step::Applying
+                | Step::Again(_)
+                | Step::Lost(_)
+                | Step::Waiting { .. }
+                | Step::Stuck { .. } => {}
             }
         };
         let outcome = crate::client::push_watched(client, set, &options, &watch);
         progress.done(place, outcome.as_ref().is_ok_and(Pushed::is_converged));
-        let socket = outcome.as_ref().err().and_then(|e| next::socket(client, e));
-        (outcome, socket, warnings.into_inner())
+        let block = match &outcome {
+            Ok(pushed) => done(pushed),
+            Err(error) => {
+                let socket = next::socket(client, error);
+                next::failed(error, socket.as_deref(), before.into_inner().as_ref())
+            }
+        };
+        (block, warnings.into_inner())
     });
     progress.end();
     let blocks = outcomes
         .into_iter()
-        .map(|(outcome, socket, warnings)| {
-            let mut block = block(&outcome, socket.as_deref());
+        .map(|(mut block, warnings)| {
             if !warnings.is_empty() {
                 block.field("warnings", warnings);
             }
@@ -72,13 +92,6 @@ fn who() -> String {
     }
 }
 
-fn block(outcome: &Result<Pushed, PushError>, socket: Option<&str>) -> Block {
-    match outcome {
-        Ok(pushed) => done(pushed),
-        Err(error) => next::failed(error, socket),
-    }
-}
-
 fn done(pushed: &Pushed) -> Block {
     let mut block = Block::new(pushed.is_converged(), title(pushed));
     block.field("outcome", json!(pushed.outcome));
@@ -91,10 +104,20 @@ fn done(pushed: &Pushed) -> Block {
             block.line(unsaved);
         }
     }
+    // What a reload brought was brought by nothing else.
+    let reloaded = pushed
+        .result
+        .as_ref()
+        .is_none_or(|result| match result.mode {
+            ResultMode::Reload | ResultMode::Scheduled | ResultMode::Rejected => true,
+            ResultMode::Runtime | ResultMode::FileOnly | ResultMode::Noop => false,
+        });
     match &pushed.outcome {
         Outcome::Unchanged | Outcome::AppliedByOther { .. } => {}
         Outcome::Applied => {
-            plan::reasons(&mut block, &pushed.decision, MAX_REASONS);
+            plan::reasons_of(&mut block, &pushed.decision, MAX_REASONS, &|needs| {
+                !reloaded || needs == Verdict::Reload
+            });
             for failed in pushed.result.iter().flat_map(|result| {
                 result
                     .op_results

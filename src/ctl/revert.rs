@@ -41,6 +41,6 @@ fn block(outcome: &Result<Reverted, PushError>, socket: Option<&str>) -> Block {
             block.field("result", json!(result));
             block
         }
-        Err(error) => next::failed(error, socket),
+        Err(error) => next::failed(error, socket, None),
     }
 }

@@ -2,9 +2,11 @@
 
 use serde_json::json;
 
-use super::next::{self, HAPROXY_IS_AWAY, HELD_RELOAD, of_result, opens_the_socket};
+use super::next::{
+    HAPROXY_IS_AWAY, HELD_RELOAD, MASTER_IS_AWAY, PUSH_RELOADS, WAITS, of_result, opens_the_socket,
+};
 use super::view::{Block, Report};
-use super::{labels, plan, when, words};
+use super::{aftermath, labels, plan, when, words};
 use crate::client::decide::pushed_by;
 use crate::client::push::{about_the_set, is_silent, warnings};
 use crate::client::{Fleet, Refusal, StateRead};
@@ -91,6 +93,9 @@ impl Standing {
         match self {
             Self::Down => "DOWN: HAProxy does not answer its agent".into(),
             Self::Empty => "empty: nothing has been pushed here yet".into(),
+            Self::Degraded if is_kept(state) => {
+                "DEGRADED: a set is on disk that no HAProxy was there to load".into()
+            }
             Self::Degraded if serves_last_good(state) => format!(
                 "DEGRADED: the last push was refused, plan {} serves",
                 words::plan(serving(state))
@@ -98,6 +103,9 @@ impl Standing {
             Self::Degraded => "DEGRADED: it may not run what was asked for".into(),
             Self::Unknown => "UNKNOWN: the agent does not know what is applied".into(),
             Self::Pending => "PENDING: files are written, their reload is due".into(),
+            Self::Behind if is_unknown(state) => {
+                "BEHIND: the worker is not known to run what is applied".into()
+            }
             Self::Behind => "BEHIND: the worker does not run what is applied".into(),
             Self::Good => format!("good: plan {} runs", words::plan(&state.applied_plan_id)),
         }
@@ -111,18 +119,27 @@ impl Standing {
             Self::Unknown => Some(
                 "hapticctl verify DIR lists what differs; hapticctl push DIR puts it right".into(),
             ),
-            Self::Behind => Some("hapticctl push DIR, which reloads".into()),
-            Self::Pending => Some("hapticctl wait waits for it".into()),
+            Self::Behind if is_unknown(state) => Some(format!(
+                "the agent mostly reloads it by itself within seconds, and {WAITS}; if not: {PUSH_RELOADS}"
+            )),
+            Self::Behind => Some(PUSH_RELOADS.into()),
+            Self::Pending => Some(WAITS.into()),
             Self::Good => None,
         }
     }
 }
 
+/// Whether nobody knows what the worker runs, as after a start by somebody else.
+pub(super) fn is_unknown(state: &State) -> bool {
+    state.worker_ops_plan_id.is_empty()
+}
+
 /// HAProxy is away, or runs without the socket.
 fn down(state: &State) -> String {
-    let refusal = state.last_apply.as_ref().and_then(Refusal::of);
-    match refusal {
-        Some(Refusal::NoWorker) => opens_the_socket(state.worker_socket.as_deref()),
+    let last = state.last_apply.as_ref();
+    match last.map(|last| (Refusal::of(last), last)) {
+        Some((Some(Refusal::NoWorker), _)) => opens_the_socket(state.worker_socket.as_deref()),
+        Some((Some(Refusal::Kept), last)) => of_result(last, None),
         Some(_) | None if state.reload_pending_at.is_some() => HELD_RELOAD.into(),
         Some(_) | None => HAPROXY_IS_AWAY.into(),
     }
@@ -132,11 +149,33 @@ fn down(state: &State) -> String {
 fn degraded(state: &State) -> String {
     let reason = state.degraded.as_ref().map_or("", |d| d.reason.as_str());
     let unreachable = reason.starts_with(UNREACHABLE);
+    let seen = Seen::of(state);
     if unreachable && state.reload_pending_at.is_some() {
-        return HELD_RELOAD.into();
+        return match seen {
+            Seen::Not => HELD_RELOAD.into(),
+            Seen::Back => format!(
+                "HAProxy answers again; the agent asks for the reload by itself, and {WAITS}"
+            ),
+            Seen::Always => {
+                format!("{MASTER_IS_AWAY}; the agent asks again by itself, and {WAITS}")
+            }
+        };
     }
     let refused = state.last_apply.as_ref().filter(|last| !last.ok);
     match refused.map(|last| (Refusal::of(last), last)) {
+        Some((Some(Refusal::Unasked | Refusal::Kept), last)) if seen == Seen::Back => {
+            match is_push(last) {
+                true => "HAProxy answers again: push again, hapticctl push DIR".into(),
+                false => "HAProxy answers again: hapticctl revert again".into(),
+            }
+        }
+        Some((Some(Refusal::Ended), _)) if seen == Seen::Back => {
+            "HAProxy answers again; its own log says what ended it: mend that and push again".into()
+        }
+        Some((Some(Refusal::Unasked), last)) if seen == Seen::Always => match is_push(last) {
+            true => format!("{MASTER_IS_AWAY}; then push again"),
+            false => format!("{MASTER_IS_AWAY}; then hapticctl revert again"),
+        },
         // The set before serves; a revert settles for it.
         Some((Some(Refusal::Files | Refusal::Silent), last)) if serves_last_good(state) => {
             let settle = match state.lkg_plan_id.as_str() {
@@ -153,8 +192,38 @@ fn degraded(state: &State) -> String {
             format!("push a set that HAProxy accepts: hapticctl push DIR{settle}")
         }
         Some((_, last)) => of_result(last, state.worker_socket.as_deref()),
-        None if unreachable => HAPROXY_IS_AWAY.into(),
+        None if unreachable && seen == Seen::Not => HAPROXY_IS_AWAY.into(),
         None => "hapticctl push DIR, which sends everything and reloads".into(),
+    }
+}
+
+/// Whether the last answer is of a set that waits on disk for a HAProxy.
+fn is_kept(state: &State) -> bool {
+    let last = state.last_apply.as_ref();
+    last.is_some_and(|last| Refusal::of(last) == Some(Refusal::Kept))
+}
+
+/// What is known of the worker beside the last apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// It does not answer, or nobody has looked.
+    Not,
+    /// It answers, and that since later than the last apply.
+    Back,
+    /// It answered before that already.
+    Always,
+}
+
+impl Seen {
+    fn of(state: &State) -> Self {
+        let last = state.last_apply.as_ref();
+        match state.worker.as_ref().filter(|worker| worker.answers) {
+            None => Self::Not,
+            Some(worker) => match last.is_none_or(|last| when::is_later(&worker.since, &last.at)) {
+                true => Self::Back,
+                false => Self::Always,
+            },
+        }
     }
 }
 
@@ -164,13 +233,8 @@ fn is_push(last: &ApplyResult) -> bool {
     !failure.is_some_and(|failure| failure.stage.is_revert())
 }
 
-/// What the worker runs: the plan that it loaded, or the one that commands brought it to
-/// since.
 fn serving(state: &State) -> &str {
-    match state.worker_ops_plan_id.as_str() {
-        "" => &state.running_plan_id,
-        plan => plan,
-    }
+    aftermath::serving(&state.worker_ops_plan_id, &state.running_plan_id)
 }
 
 /// Whether a push was refused and the worker stayed with, or went back to, the last good
@@ -215,8 +279,10 @@ pub(super) fn block(state: &State) -> Block {
     deletes(&mut block, state);
     if let Some(last) = &state.last_apply {
         last_apply(&mut block, last);
-        let since = state.worker_ops_plan_id == last.worker_ops_plan_id;
-        if let Some(parted) = next::parted(last).filter(|_| since) {
+        let still = state.worker_ops_plan_id == last.worker_ops_plan_id
+            && state.running_plan_id == last.running_plan_id
+            && !is_silent(state);
+        if let Some(parted) = aftermath::parted(last).filter(|_| still) {
             block.row("but", parted);
         }
     }
@@ -294,6 +360,10 @@ fn deletes(block: &mut Block, state: &State) {
 /// The last apply in a line, and HAProxy's words if it went wrong.
 pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
     let how = match (last.ok, last.mode) {
+        (false, _) if Refusal::of(last) == Some(Refusal::Kept) => format!(
+            "plan {} written, with no HAProxy there to load it",
+            words::plan(&last.plan_id)
+        ),
         (false, _) => format!("plan {} REFUSED", words::plan(&last.plan_id)),
         (true, ResultMode::Scheduled) => "written, its reload put off".to_owned(),
         (true, mode) => format!("ok, {}", mode.as_str()),
@@ -324,17 +394,8 @@ pub(super) fn last_apply(block: &mut Block, last: &ApplyResult) {
         let output = words::outcome(op.output.as_deref().unwrap_or("no words"));
         block.row("command", format!("{}: {output}", op.kind));
     }
-    if let Some(rollback) = last.rollback.filter(|rollback| rollback.performed) {
-        block.row(
-            "then",
-            match rollback.reloaded {
-                true => "the last good set was put back and reloaded",
-                false if last.worker_ops_plan_id == last.lkg_plan_id => {
-                    "the last good set was put back; the worker had never left it"
-                }
-                false => "the last good set was put back on disk, not on the worker",
-            },
-        );
+    if let Some(then) = aftermath::then(last) {
+        block.row("then", then);
     }
 }
 
@@ -352,3 +413,6 @@ fn haproxy(block: &mut Block, state: &State) {
     };
     block.row("agent", format!("{}, {version}", state.agent_version));
 }
+
+#[cfg(test)]
+mod tests;

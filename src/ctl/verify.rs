@@ -126,17 +126,43 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
             differences.len() - MAX_SHOWN
         ));
     }
+    let doubtful = doubtful_directory(&differences, after);
+    if let Some(dir) = doubtful {
+        block.line(format!(
+            "nothing is found below {dir}: if the files are there all the same, it or a directory on the way is a symbolic link, and the agent follows none"
+        ));
+    }
     if !good {
         block.next = Some(match set {
             _ if silent.is_some() => next::HAPROXY_IS_AWAY.into(),
             _ if !after.in_the_way.is_empty() => {
                 next::WAY_BLOCKED.into()
             }
+            _ if doubtful.is_some() => "if a directory on the way is a symbolic link on the agent's machine, make it a directory, or a push is refused; then hapticctl push DIR puts the files there".into(),
             Some(_) => "hapticctl push DIR puts the directory's files there".into(),
             None => "hapticctl push DIR puts the right files back; hapticctl verify DIR compares with a directory".to_owned(),
         });
     }
     block
+}
+
+/// A directory of which no file is found: it is gone, or it is a link, which a state does not
+/// tell.
+fn doubtful_directory<'d>(differences: &'d [Difference], state: &State) -> Option<&'d str> {
+    let missing = differences
+        .iter()
+        .filter_map(|difference| match difference {
+            Difference::Missing(path) => path.as_str().rsplit_once('/').map(|(dir, _)| dir),
+            Difference::Changed(_) | Difference::Blocked(..) | Difference::Extra(_) => None,
+        });
+    let holds = |dir: &str| {
+        let below = |path: &ManifestPath| {
+            let rest = path.as_str().strip_prefix(dir);
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        state.files.keys().any(below)
+    };
+    missing.into_iter().find(|dir| !holds(dir))
 }
 
 /// What was found before, and still stands there.

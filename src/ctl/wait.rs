@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::next::{self, PUSH_RELOADS, WAITS};
 use super::state::{self, Standing};
 use super::view::{Block, Report};
 use super::{labels, plan, when};
@@ -13,6 +14,10 @@ use crate::wire::state::State;
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// What a look gets at least: the last one is taken when the time is over, and a wait of no
+/// time is one look.
+const ONE_LOOK: Duration = Duration::from_secs(1);
+
 pub(super) fn run(fleet: &Fleet, timeout: Duration, deletes: bool) -> Report {
     let blocks = fleet.each(|_, client| wait(client, timeout, deletes));
     Report::new(labels(fleet), blocks)
@@ -22,15 +27,27 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let begun = Instant::now();
     let until = after(timeout);
     let mut pause = FIRST_LOOK;
+    let mut strange = None;
     loop {
-        let late = Instant::now() >= until;
-        match client
+        let client = &client.ends_by(until.max(after(ONE_LOOK)));
+        let looked = client
             .state(StateRead::default())
-            .and_then(|state| sure(client, state, deletes))
-        {
+            .and_then(|state| sure(client, state, deletes));
+        let late = Instant::now() >= until;
+        match looked {
             Ok(state) => match still(&state, deletes) {
-                Still::Waiting if !late => {}
-                Still::Waiting | Still::Stuck => return state::block(&told(client, state)),
+                Still::Waiting if !late => strange = None,
+                Still::Soon
+                    if !late && strange.get_or_insert_with(Instant::now).elapsed() < NOTICED => {}
+                Still::Waiting | Still::Soon | Still::Stuck => {
+                    let behind = Standing::of(&state) == Standing::Behind;
+                    let mut block = state::block(&told(client, state));
+                    block.next = match behind {
+                        true => Some(PUSH_RELOADS.into()),
+                        false => block.next.map(|next| next.replace(WAITS, LONGER)),
+                    };
+                    return block;
+                }
                 Still::Done => {
                     let mut block = state::block(&told(client, state));
                     block.lines.clear();
@@ -39,14 +56,22 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
                 }
             },
             Err(error) if error.is_away() && !late => {}
-            Err(error) => return plan::unasked(&error),
+            Err(error) => return Block::failure(&next::of_waiting(&error, LONGER)),
         }
-        if !client.cancel_handle().pause(pause) {
+        let left = until.saturating_duration_since(Instant::now());
+        if !client.cancel_handle().pause(pause.min(left)) {
             return plan::unasked(&HttpError::Cancelled.into());
         }
         pause = (pause * 2).min(LONGEST_LOOK);
     }
 }
+
+/// Within this an agent has noticed a worker that somebody else started, and reloaded it if it
+/// is going to.
+const NOTICED: Duration = Duration::from_secs(15);
+
+/// What goes on waiting, for somebody who has just waited.
+const LONGER: &str = "a longer --timeout waits for it";
 
 /// The state, after a look at disk and worker where it would be the last: it may be some
 /// seconds old, and HAProxy restarted since.
@@ -57,7 +82,7 @@ fn sure(client: &Client, state: State, deletes: bool) -> Result<State, Error> {
     };
     match still(&state, deletes) {
         Still::Done => client.state(look),
-        Still::Waiting | Still::Stuck => Ok(state),
+        Still::Waiting | Still::Soon | Still::Stuck => Ok(state),
     }
 }
 
@@ -81,6 +106,8 @@ fn told(client: &Client, state: State) -> State {
 
 enum Still {
     Waiting,
+    /// The agent reloads a worker that somebody else started, once it has noticed.
+    Soon,
     /// Waiting longer changes nothing.
     Stuck,
     Done,
@@ -100,6 +127,7 @@ fn still(state: &State, deletes: bool) -> Still {
         {
             Still::Waiting
         }
+        Standing::Behind if state::is_unknown(state) => Still::Soon,
         Standing::Degraded | Standing::Unknown | Standing::Behind => Still::Stuck,
     }
 }

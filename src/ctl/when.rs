@@ -20,6 +20,11 @@ pub(super) fn moment(rfc3339: &str) -> String {
     }
 }
 
+/// Whether the one is later than the other; not where one of them is no timestamp of ours.
+pub(super) fn is_later(one: &str, other: &str) -> bool {
+    matches!((parse(one), parse(other)), (Some(one), Some(other)) if one > other)
+}
+
 /// How long something has been running, from microseconds since the epoch.
 pub(super) fn since_micros(micros: u64) -> Option<String> {
     if micros == 0 {

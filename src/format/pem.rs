@@ -45,6 +45,12 @@ impl Block<'_> {
     fn is_key(&self) -> bool {
         self.label.ends_with("PRIVATE KEY")
     }
+
+    fn der(&self) -> Option<Vec<u8>> {
+        let lines = self.text.lines();
+        let body: String = lines.filter(|line| !line.starts_with(DASHES)).collect();
+        base64::decode(&body)
+    }
 }
 
 /// A file with a certificate and its key, for commands whose payload bodies have at most
@@ -155,12 +161,36 @@ pub fn summary(file: &[u8]) -> Option<Summary> {
     let blocks = blocks(file).ok()?;
     let certificates: Vec<&Block<'_>> = blocks.iter().filter(|b| b.is_certificate()).collect();
     let (leaf, chain) = certificates.split_first()?;
-    let lines = leaf.text.lines();
-    let body: String = lines.filter(|line| !line.starts_with(DASHES)).collect();
     Some(Summary {
-        serial: serial(&base64::decode(&body)?)?,
+        serial: serial(&leaf.der()?)?,
         chain: chain.len(),
     })
+}
+
+/// When the first certificate of a file ends, as `YYYYMMDDhhmmss`, UTC; `None` when it is
+/// not understood.
+#[must_use]
+pub fn ends(file: &[u8]) -> Option<String> {
+    let blocks = blocks(file).ok()?;
+    let leaf = blocks.iter().find(|block| block.is_certificate())?;
+    let der = leaf.der()?;
+    let (_, rest) = to_be_signed(&der)?;
+    // Signature algorithm, issuer, validity.
+    let (_, _, rest) = element(rest)?;
+    let (_, _, rest) = element(rest)?;
+    let (_, validity, _) = element(rest)?;
+    let (_, _, rest) = element(validity)?;
+    let (tag, moment, _) = element(rest)?;
+    let digits = std::str::from_utf8(moment).ok()?.strip_suffix('Z')?;
+    let whole = match (tag, digits.len()) {
+        // Two digits of the year: 1950 to 2049.
+        (0x17, 12) if digits >= "50" => format!("19{digits}"),
+        (0x17, 12) => format!("20{digits}"),
+        (0x18, 14) => digits.to_owned(),
+        _ => return None,
+    };
+    let all_digits = whole.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then_some(whole)
 }
 
 /// Hex digits as they are compared: upper case, without zeros in front.
@@ -173,20 +203,26 @@ pub fn serial_digits(hex: &str) -> String {
     }
 }
 
-/// `Certificate ::= SEQUENCE { SEQUENCE { [0] version?, INTEGER serial, … } … }`
 fn serial(der: &[u8]) -> Option<String> {
+    let (value, _) = to_be_signed(der)?;
+    let hex: String = value.iter().map(|byte| format!("{byte:02X}")).collect();
+    Some(serial_digits(&hex))
+}
+
+/// `Certificate ::= SEQUENCE { SEQUENCE { [0] version?, INTEGER serial, … } … }`: the serial
+/// number, never empty, and what follows.
+fn to_be_signed(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (tag, certificate, _) = element(der)?;
     let (inner, to_be_signed, _) = element(certificate)?;
     if (tag, inner) != (0x30, 0x30) {
         return None;
     }
     let (tag, value, rest) = element(to_be_signed)?;
-    let (tag, value) = match tag {
-        0xa0 => element(rest).map(|(tag, value, _)| (tag, value))?,
-        tag => (tag, value),
+    let (tag, value, rest) = match tag {
+        0xa0 => element(rest)?,
+        tag => (tag, value, rest),
     };
-    let hex: String = value.iter().map(|byte| format!("{byte:02X}")).collect();
-    (tag == 0x02 && !value.is_empty()).then(|| serial_digits(&hex))
+    (tag == 0x02 && !value.is_empty()).then_some((value, rest))
 }
 
 /// One DER element: tag, content, what follows.

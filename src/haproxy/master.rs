@@ -70,7 +70,7 @@ impl MasterSocket {
     /// first; how it ends does not change the verdict.
     #[must_use]
     pub fn reload_once(&self, deadline: Deadline) -> ReloadReply {
-        let mut connection = match Connection::open(&self.path, deadline) {
+        let mut connection = match self.open(deadline) {
             Ok(connection) => connection,
             Err(error) => return ReloadReply::NotSent { error },
         };
@@ -87,13 +87,17 @@ impl MasterSocket {
         read_verdict(&mut connection, deadline)
     }
 
+    fn open(&self, deadline: Deadline) -> Result<Connection, SocketError> {
+        Connection::open(&self.path, deadline).map_err(SocketError::of_master)
+    }
+
     /// The master's process list.
     ///
     /// # Errors
     ///
     /// [`SocketError`]; `Malformed` when there is no header or no master in it.
     pub fn show_proc(&self, deadline: Deadline) -> Result<ProcList, SocketError> {
-        let mut connection = Connection::open(&self.path, deadline)?;
+        let mut connection = self.open(deadline)?;
         connection
             .write(b"show proc;quit\n", deadline)
             .map_err(|error| error.source)?;

@@ -218,6 +218,15 @@ pub struct WriteError {
     pub source: SocketError,
 }
 
+/// Whose socket it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// A `stats socket` line of the configuration opens it.
+    Worker,
+    /// HAProxy's command line names it.
+    Master,
+}
+
 /// Why a socket gave no answer.
 #[derive(Debug)]
 pub enum SocketError {
@@ -225,6 +234,8 @@ pub enum SocketError {
     Missing {
         /// The socket.
         path: PathBuf,
+        /// Whose it would be, which says where its path is written.
+        of: Peer,
     },
     /// Something has this path and nobody listens on it.
     Refused {
@@ -279,7 +290,10 @@ impl SocketError {
     fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match source.kind() {
-            ErrorKind::NotFound => Self::Missing { path },
+            ErrorKind::NotFound => Self::Missing {
+                path,
+                of: Peer::Worker,
+            },
             ErrorKind::ConnectionRefused => Self::Refused { path },
             ErrorKind::PermissionDenied => Self::Denied { path },
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Deadline { path, doing },
@@ -297,6 +311,23 @@ impl SocketError {
 }
 
 impl SocketError {
+    /// The same of a socket that is the master's.
+    pub(super) fn of_master(self) -> Self {
+        match self {
+            Self::Missing { path, .. } => Self::Missing {
+                path,
+                of: Peer::Master,
+            },
+            other @ (Self::Refused { .. }
+            | Self::Denied { .. }
+            | Self::Deadline { .. }
+            | Self::Closed { .. }
+            | Self::PathTooLong { .. }
+            | Self::Malformed { .. }
+            | Self::Io { .. }) => other,
+        }
+    }
+
     /// Whether nobody listens there: nothing was sent, and nobody can be asked.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
@@ -307,10 +338,14 @@ impl SocketError {
 impl fmt::Display for SocketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { path } => write!(
+            Self::Missing { path, of } => write!(
                 f,
-                "there is no socket {}; is HAProxy running and does its configuration name this path?",
-                path.display()
+                "there is no socket {}; is HAProxy running, and is this the path that {}?",
+                path.display(),
+                match of {
+                    Peer::Worker => "a `stats socket` line of its configuration opens",
+                    Peer::Master => "its command line has behind -S",
+                }
             ),
             Self::Refused { path } => write!(
                 f,

@@ -1,5 +1,6 @@
 //! `hapticctl` as a person uses it, against real agents beside real HAProxys.
 
+mod aftermath;
 mod disk;
 mod doctor;
 mod fleet;

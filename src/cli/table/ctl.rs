@@ -349,8 +349,10 @@ const AGENT: Flag<CtlFlag> = Flag::option(
     "http://127.0.0.1:5555",
     "an agent; repeat it for more",
     "An agent, as\n\
-     .Li http:// Ns Ar host Ns Op : Ns Ar port ;\n\
-     without a port it is 5555.\n\
+     .Li http:// Ns Ar host Ns Op : Ns Ar port ,\n\
+     without a port 5555, or\n\
+     .Li unix:// Ns Ar /path\n\
+     where a proxy listens on a socket for it.\n\
      May be given several times: the agents are served side by side.\n\
      A URL with credentials in it is refused.",
 )

@@ -32,14 +32,22 @@ pub(super) fn validity(response: &[u8], now: SystemTime) -> Validity {
     let Some(digits) = at.and_then(|at| response.get(at + 4..at + 18)) else {
         return Validity::Endless;
     };
-    let Some((seconds, words)) = moment(digits) else {
-        return Validity::Broken;
-    };
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    match i64::try_from(now.as_secs()).is_ok_and(|now| now > seconds) {
-        true => Validity::Over(words),
-        false => Validity::Valid,
+    match moment(digits) {
+        None => Validity::Broken,
+        Some((seconds, words)) if is_past(seconds, now) => Validity::Over(words),
+        Some(_) => Validity::Valid,
     }
+}
+
+/// The end, `YYYYMMDDhhmmss`, in words for people, if it has passed.
+pub(super) fn passed(end: &str, now: SystemTime) -> Option<String> {
+    let (seconds, words) = moment(end.as_bytes())?;
+    is_past(seconds, now).then_some(words)
+}
+
+fn is_past(seconds: i64, now: SystemTime) -> bool {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).is_ok_and(|now| now > seconds)
 }
 
 /// One SEQUENCE and nothing behind it.

@@ -96,7 +96,8 @@ fn shown(set: &FileSet, state: &State) -> Vec<String> {
 
 /// Only what a content says: the names are all known.
 fn of_content(path: &str, text: &str) -> Vec<String> {
-    let set = set(&[(path, text), ("certs/known.pem", "x")]);
+    let known = format!("{CERT}{KEY}");
+    let set = set(&[(path, text), ("certs/known.pem", &known)]);
     let all = |kinds: &[FileKind]| {
         let named = set.files().filter(|entry| kinds.contains(&entry.kind));
         named.map(|entry| entry.path.to_string()).collect()
@@ -272,6 +273,65 @@ fn certificates_without_their_keys() {
         ("certs/a.key", KEY),
     ];
     assert_eq!(seen(&files, &[]), ["note key_beside certs/a.pem"]);
+}
+
+/// A certificate's bytes, as far as they are read: version, serial, algorithm, issuer, and the
+/// two ends of its life.
+fn certificate_until(tag: u8, until: &[u8]) -> String {
+    let element = |tag: u8, content: &[u8]| {
+        let length = u8::try_from(content.len()).unwrap();
+        [&[tag, length], content].concat()
+    };
+    let validity = [element(0x17, b"200101000000Z"), element(tag, until)].concat();
+    let signed = [
+        element(0xa0, &element(2, &[2])),
+        element(2, &[7]),
+        element(0x30, &[]),
+        element(0x30, &[]),
+        element(0x30, &validity),
+    ]
+    .concat();
+    let der = element(0x30, &element(0x30, &signed));
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n{KEY}",
+        crate::http::basic::base64(&der)
+    )
+}
+
+#[test]
+fn certificates_that_are_none_or_have_run_out() {
+    let seen = |line: &str, content: &str| {
+        let config = format!("{SOCKET}frontend f\n    {line}\n");
+        let set = set(&[("haproxy.cfg", &config), ("certs/a.pem", content)]);
+        let mut state = state(&set, RuntimeInventory::default());
+        state.applied_plan_id.clear();
+        state.haproxy.version = "3.4.7".into();
+        shown(&set, &state)
+    };
+    let used = "bind :443 ssl crt certs/a.pem";
+    let none: &[&str] = &["error no_certificate certs/a.pem"];
+    let over: &[&str] = &["warning expired certs/a.pem"];
+    let utc = |until: &[u8]| certificate_until(0x17, until);
+    for (line, content, wanted) in [
+        (used, String::new(), none),
+        (used, "not pem\n".to_owned(), none),
+        ("bind :443 ssl crt certs/", String::new(), none),
+        ("load crt certs/a.pem key keys/a.pem", String::new(), none),
+        ("bind :443 ssl", String::new(), &[]),
+        // It is the 11th.
+        (used, utc(b"260110235959Z"), over),
+        (used, utc(b"260112000000Z"), &[]),
+        (used, utc(b"500101000000Z"), over),
+        (used, utc(b"491231235959Z"), &[]),
+        (used, certificate_until(0x18, b"20260110235959Z"), over),
+        (used, certificate_until(0x18, b"20500101000000Z"), &[]),
+        // What is not understood is not judged.
+        (used, utc(b"2601102359Z"), &[]),
+        (used, utc(b"2601xx235959Z"), &[]),
+        ("bind :443 ssl", utc(b"260110235959Z"), &[]),
+    ] {
+        assert_eq!(seen(line, &content), wanted, "{line} {content}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use super::Severity::{Error, Note, Warning};
 use super::findings::Findings;
-use super::ocsp::{Validity, validity};
+use super::ocsp::{self, Validity, passed};
 use crate::client::decide::mentions::{VARIABLE, configuration_lines, may_be};
 use crate::client::decide::names::companion_of;
 use crate::client::fileset::{Entry, FileSet};
@@ -32,8 +32,13 @@ const DROPS_EXTENSION: &str = "ssl-load-extra-del-ext";
 pub(super) fn look(set: &FileSet, now: SystemTime, findings: &mut Findings) {
     let named = Named::of(set);
     for entry in set.files() {
-        if let FileKind::Cert | FileKind::Ca = entry.kind {
-            certificate(&entry, set, &named, findings);
+        match entry.kind {
+            FileKind::Cert | FileKind::Ca => {
+                certificate(&entry, set, &named, findings);
+                validity(&entry, &named, now, findings);
+            }
+            FileKind::General => no_certificate(&entry, &named, findings),
+            FileKind::Config | FileKind::Map | FileKind::Crtlist => {}
         }
         companion(&entry, set, &named, now, findings);
     }
@@ -42,7 +47,9 @@ pub(super) fn look(set: &FileSet, now: SystemTime, findings: &mut Findings) {
 /// What the configurations and crt-lists of a set name.
 #[derive(Debug, Default)]
 struct Named {
-    /// Names of certificates, or of directories of them, that come without their key.
+    /// Names of certificates, or of directories of them.
+    loaded: BTreeSet<String>,
+    /// Those that come without their key.
     certificates: BTreeSet<String>,
     parts: BTreeSet<String>,
     drops_extension: bool,
@@ -64,8 +71,8 @@ impl Named {
                 }
                 if PART_WORDS.contains(&word.as_str()) {
                     named.parts.insert(name.clone());
-                } else if CERTIFICATE_WORDS.contains(&word.as_str()) && !keyed {
-                    named.certificates.insert(name.clone());
+                } else if CERTIFICATE_WORDS.contains(&word.as_str()) {
+                    named.certificate(name.clone(), keyed);
                 }
             }
         }
@@ -79,27 +86,39 @@ impl Named {
                         named.parts.insert(String::from_utf8_lossy(name).into());
                     }
                 }
-                if !keyed {
-                    let name = String::from_utf8_lossy(row.cert).into();
-                    named.certificates.insert(name);
-                }
+                named.certificate(String::from_utf8_lossy(row.cert).into(), keyed);
             }
         }
         named
     }
 
+    fn certificate(&mut self, name: String, keyed: bool) {
+        if !keyed {
+            self.certificates.insert(name.clone());
+        }
+        self.loaded.insert(name);
+    }
+
     fn is_certificate(&self, path: &str) -> bool {
-        let parent = path.rsplit_once('/').map(|(parent, _)| parent);
-        companion_of(path).is_none()
-            && self
-                .certificates
-                .iter()
-                .any(|name| may_be(name, path) || parent.is_some_and(|parent| may_be(name, parent)))
+        is_among(&self.certificates, path)
+    }
+
+    /// The same of those whose key is named beside them, too.
+    fn is_loaded(&self, path: &str) -> bool {
+        is_among(&self.loaded, path)
     }
 
     fn is_part(&self, path: &str) -> bool {
         self.parts.iter().any(|name| may_be(name, path))
     }
+}
+
+/// Whether a certificate's file, or its directory, may be what one of these names means.
+fn is_among(names: &BTreeSet<String>, path: &str) -> bool {
+    let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+    let is_it =
+        |name: &String| may_be(name, path) || parent.is_some_and(|parent| may_be(name, parent));
+    companion_of(path).is_none() && names.iter().any(is_it)
 }
 
 fn last(path: &str) -> &str {
@@ -188,6 +207,44 @@ fn certificate(entry: &Entry<'_>, set: &FileSet, named: &Named, findings: &mut F
     }
 }
 
+/// A certificate that has run out: HAProxy takes it, and no client does.
+fn validity(entry: &Entry<'_>, named: &Named, now: SystemTime, findings: &mut Findings) {
+    if !named.is_loaded(entry.path.as_str()) {
+        return;
+    }
+    let end = pem::ends(entry.content);
+    if let Some(until) = end.and_then(|end| passed(&end, now)) {
+        findings.add(
+            Warning,
+            (Some(entry.path), None),
+            "expired",
+            format!(
+                "its certificate was valid until {until}; HAProxy serves it all the same, and clients refuse it"
+            ),
+            "renew it",
+        );
+    }
+}
+
+/// A file that is used as a certificate and has nothing of one, such as an empty one.
+fn no_certificate(entry: &Entry<'_>, named: &Named, findings: &mut Findings) {
+    let path = entry.path.as_str();
+    if !named.is_loaded(path) {
+        return;
+    }
+    let what = match entry.size {
+        0 => "it is empty",
+        _ => "it holds no certificate",
+    };
+    findings.add(
+        Error,
+        (Some(entry.path), None),
+        "no_certificate",
+        format!("the configuration uses it as a certificate, and {what}: HAProxy refuses that"),
+        "put certificate, chain and key into it, or take it out of the configuration",
+    );
+}
+
 impl Named {
     /// Where HAProxy looks for a certificate's key besides.
     fn key_beside(&self, path: &str) -> Option<String> {
@@ -250,7 +307,7 @@ fn companion(
             format!("put the issuer's certificate behind the one in {of}, or into {of}.issuer"),
         );
     }
-    let (code, text) = match validity(entry.content, now) {
+    let (code, text) = match ocsp::validity(entry.content, now) {
         Validity::Valid => return,
         Validity::Over(until) => (
             "stale_ocsp",

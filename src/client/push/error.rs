@@ -9,7 +9,7 @@ use crate::wire::manifest::Token;
 use crate::wire::result::{ApplyResult, ConflictReason, REMEMBERED};
 use crate::wire::state::State;
 
-use super::is_remembered;
+use super::{Refusal, is_remembered};
 
 /// See the variants; each says what to do next.
 #[derive(Debug)]
@@ -42,8 +42,9 @@ pub enum PushError {
         /// By whom, if they said.
         by: Option<String>,
     },
-    /// The agent refused the set, or HAProxy did, and the last known good one serves.
-    /// What to do depends on the sort of it, see [`Refusal`](super::Refusal).
+    /// The agent did not take the set, or HAProxy did not. What is on disk then and what the
+    /// worker serves is in the answer, what to do depends on the sort of it, see
+    /// [`Refusal`](super::Refusal).
     Nack(Box<ApplyResult>),
     /// The set was written and its reload has been due, but the worker does not run
     /// it, or does not answer: read the state.
@@ -94,6 +95,7 @@ impl PushError {
             Self::Client(Error::Source { .. }) => "source",
             Self::Overtaken { .. } => "overtaken",
             Self::Stale { .. } => "stale_epoch",
+            Self::Nack(result) if Refusal::of(result) == Some(Refusal::Kept) => "not_running",
             Self::Nack(_) => "rejected",
             Self::NotRunning { .. } => "not_running",
             Self::StillPending { .. } => "still_pending",
@@ -169,6 +171,9 @@ impl fmt::Display for PushError {
                     false => "",
                 };
                 match &result.error {
+                    Some(failure) if Refusal::of(result) == Some(Refusal::Kept) => {
+                        write!(f, "{}", failure.message)
+                    }
                     Some(failure) => write!(
                         f,
                         "refused at stage {}{remembered}: {}",

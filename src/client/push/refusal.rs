@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::wire::result::{
-    ApplyResult, HAPROXY_GONE, NO_NEW_WORKER, STILL_ANSWERS, Stage, UNREACHABLE,
+    ApplyResult, HAPROXY_GONE, NO_NEW_WORKER, NOT_RUNNING, STILL_ANSWERS, Stage, UNREACHABLE,
 };
 
 /// The sort of a NACK, for programs; its wire name is the variant in snake case.
@@ -17,6 +17,9 @@ pub enum Refusal {
     /// Nobody took the reload, so nobody judged the files. Start HAProxy, or free its
     /// master, then push the same again.
     Unasked,
+    /// HAProxy did not run, so nobody judged the files. They are on disk, and HAProxy starts
+    /// with them: start it, then push again.
+    Kept,
     /// The reload ended HAProxy itself. Its log says of what; it has to be started again,
     /// and finds the set from before.
     Ended,
@@ -50,12 +53,13 @@ impl Refusal {
         let reload = result.reload.as_ref();
         Some(match failure.stage {
             Stage::Backup | Stage::Write => Self::Disk,
-            Stage::Revert if result.lkg_plan_id.is_empty() => Self::NothingGood,
             // The disk let it, and what it has is another set.
             Stage::Revert if result.rollback.is_some_and(|rollback| rollback.performed) => {
                 Self::GoodLost
             }
+            Stage::Revert if result.lkg_plan_id.is_empty() => Self::NothingGood,
             Stage::Revert => Self::Disk,
+            _ if failure.message.starts_with(NOT_RUNNING) => Self::Kept,
             _ if failure.message.starts_with(UNREACHABLE) => Self::Unasked,
             _ if failure.message.ends_with(HAPROXY_GONE) => Self::Ended,
             Stage::Reload | Stage::RevertReload | Stage::ScheduledReload => match reload {
@@ -136,6 +140,7 @@ mod tests {
         let silent = "HAProxy refused the reload and did not say why";
         let gone = format!("no answer; {HAPROXY_GONE}");
         let unreachable = format!("{UNREACHABLE}: connection refused");
+        let kept = format!("{NOT_RUNNING}, and HAProxy starts with it");
         let asked = |output| Some((true, output));
         let unasked = Some((false, None));
         for (wanted, answer) in [
@@ -233,6 +238,19 @@ mod tests {
             (
                 Refusal::GoodLost,
                 nack(Stage::Revert, "files of g were changed", None, Some(true)),
+            ),
+            // What is not whole any more is nothing to go back to from then on.
+            (
+                Refusal::GoodLost,
+                ApplyResult {
+                    lkg_plan_id: String::new(),
+                    ..nack(Stage::Revert, "files of g were changed", None, Some(true))
+                },
+            ),
+            (Refusal::Kept, nack(Stage::Reload, &kept, unasked, None)),
+            (
+                Refusal::Kept,
+                nack(Stage::Reload, &kept, unasked, Some(false)),
             ),
             (
                 Refusal::NothingGood,

@@ -17,6 +17,9 @@ use super::{Outcome, Push, PushError, Pushed, Step, is_silent};
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// What one look gets at least: the last one is taken when the time is over.
+const ONE_LOOK: Duration = Duration::from_secs(1);
+
 /// Who applied the set that is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Whose {
@@ -68,17 +71,28 @@ impl Push<'_> {
         result: Option<ApplyResult>,
     ) -> Result<Reaction, PushError> {
         let until = after(self.options.wait);
-        let mut told = false;
+        // An agent that does not answer must not hold the push for longer than it was to wait.
+        let bounded = || match self.options.wait.is_zero() {
+            true => self.client.clone(),
+            false => self.client.ends_by(until.max(after(ONE_LOOK))),
+        };
+        // What was seen last of a reload that waits.
+        let mut pending: Option<(String, Option<String>)> = None;
         let mut away: Option<(String, Instant)> = None;
         let mut pause = FIRST_LOOK;
         loop {
-            let state = match self.client.state(StateRead::default()) {
+            let state = match bounded().state(StateRead::default()) {
                 Ok(state) => state,
                 Err(error) if error.is_away() && Instant::now() < until => {
                     self.pause(&mut pause)?;
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    return Err(match pending.filter(|_| error.is_away()) {
+                        Some((due, reason)) => PushError::StillPending { due, reason },
+                        None => error.into(),
+                    });
+                }
             };
             let Some(due) = state.reload_pending_at.clone() else {
                 self.must_run(&state)?;
@@ -96,10 +110,10 @@ impl Push<'_> {
                 let outcome = Outcome::Pending { due, reason };
                 return Ok(self.done(round, outcome, decision, result));
             }
-            if !told {
+            if pending.is_none() {
                 (self.watch)(&Step::Waiting { due: &due });
-                told = true;
             }
+            pending = Some((due.clone(), reason.clone()));
             let now = Instant::now();
             away = reason.clone().map(|reason| {
                 let since = away.as_ref().map_or(now, |(_, since)| *since);

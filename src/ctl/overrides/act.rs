@@ -80,7 +80,7 @@ pub(super) fn set(
     let change = order.change();
     for key in keys {
         if is_marker(key, marker, &seen) {
-            report.keys.push((key.clone(), refused(key)));
+            report.keys.push((key.clone(), refused(key, choice)));
             continue;
         }
         if let Value::Weight(percent) = order.value {
@@ -113,7 +113,7 @@ pub(super) fn end(
     let seen = Coverages::of(&sights.responders);
     watch::warn(&seen, choice, keys, false);
     for key in keys.iter().filter(|key| is_marker(key, marker, &seen)) {
-        report.keys.push((key.clone(), refused(key)));
+        report.keys.push((key.clone(), refused(key, choice)));
     }
     let steps = match ramp {
         Some(hold) => step_through_maint(store, keys, hold, sights, wait, &mut report),
@@ -300,13 +300,19 @@ fn is_marker(key: &str, marker: Option<&str>, seen: &Coverages) -> bool {
 }
 
 /// The marker is not written here: without it responders believe nothing.
-fn refused(key: &str) -> Block {
+fn refused(key: &str, choice: &StoreChoice) -> Block {
     let mut block = Block::new(false, "not changed");
     let why = "it is the marker (--kv-marker), which says that the store is whole, and no override";
     block.line(why);
     block.field("error", why);
+    let how = match choice {
+        StoreChoice::Consul { prefix, .. } => {
+            format!(": consul kv put {}{key} 1", prefix.with_slash())
+        }
+        StoreChoice::Directory(_) => String::new(),
+    };
     block.next = Some(format!(
-        "a store that was rebuilt gets it back by hand, last of all: consul kv put PREFIX/{key} 1"
+        "a store that was rebuilt gets it back by hand, last of all{how}"
     ));
     block
 }

@@ -5,8 +5,9 @@ mod index;
 mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use super::sight::{Shown, Wanted, fetch};
+use super::sight::{LOOK, Shown, Wanted, fetch};
 use super::watch;
 use crate::http::client::Origin;
 use crate::responder::stamp::Stamp;
@@ -34,20 +35,20 @@ enum Part<'a> {
 
 impl Coverage {
     /// Asks a responder, which looks at its HAProxy first.
-    pub(super) fn of(origin: &Origin) -> Result<Self, String> {
-        Self::read(origin, "/-/coverage?fresh")
+    pub(super) fn within(origin: &Origin, time: Duration) -> Result<Self, String> {
+        Self::read(origin, "/-/coverage?fresh", time)
     }
 
     /// The same, with what its copy says of each key.
     pub(super) fn with_copy(origin: &Origin) -> Result<Self, String> {
-        Self::read(origin, "/-/coverage?fresh&copy")
+        Self::read(origin, "/-/coverage?fresh&copy", LOOK)
     }
 
-    fn read(origin: &Origin, target: &str) -> Result<Self, String> {
+    fn read(origin: &Origin, target: &str, time: Duration) -> Result<Self, String> {
         let failed = |what: String| {
             format!("{origin}: {what}; --responder takes the address of its --monitoring-addr")
         };
-        let body = fetch(origin, target).map_err(failed)?;
+        let body = fetch(origin, target, time).map_err(failed)?;
         serde_json::from_slice(&body).map_err(|error| failed(format!("no coverage: {error}")))
     }
 

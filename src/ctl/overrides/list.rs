@@ -22,6 +22,7 @@ use crate::clock::{Clock as _, SystemClock, UnixNanos};
 use crate::haproxy::Deadline;
 use crate::haproxy::wait::Backoff;
 use crate::responder::key::{self, is_addressable};
+use crate::responder::stamp::Stamp;
 
 /// How long an end has to be over before the key is deleted: clocks differ.
 const SWEEP_AFTER_SECONDS: i64 = 60;
@@ -192,6 +193,18 @@ fn tell_marker(marker: &str, listed: &Listed, report: &mut Report) {
     }
 }
 
+/// When a sweep deletes what is over.
+fn swept(until: Stamp, now: UnixNanos) -> String {
+    let left = until.left(now).saturating_add(SWEEP_AFTER_SECONDS);
+    match u64::try_from(left) {
+        Ok(left @ 1..) => format!(
+            "hapticctl overrides --sweep deletes it in {}: clocks differ, so an end counts as over everywhere after {SWEEP_AFTER_SECONDS} s",
+            span(Duration::from_secs(left))
+        ),
+        Ok(0) | Err(_) => "hapticctl overrides --sweep deletes what is over".into(),
+    }
+}
+
 fn row(key: &str, stored: &Stored, sides: &[Side<'_>], now: UnixNanos) -> Block {
     let sides = || sides.iter().filter(|side| side.knows_rows());
     let title = match stored.entry.stored() {
@@ -211,7 +224,7 @@ fn row(key: &str, stored: &Stored, sides: &[Side<'_>], now: UnixNanos) -> Block 
         } else {
             block.good = false;
             block.line(format!("its time was over {time} ago, at {until}"));
-            block.next = Some("hapticctl overrides --sweep deletes what is over".into());
+            block.next = Some(swept(until, now));
         }
         block.field("over", left <= 0);
     }

@@ -13,7 +13,7 @@ use crate::http::client::{Cancel, Connection, Origin, Request, Until};
 use crate::responder::value::Value;
 
 /// How long one look may take.
-const LOOK: Duration = Duration::from_secs(5);
+pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// The longest coverage: 16 384 rows, and the keys of the copy.
 const MAX_COVERAGE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bits of a server's admin state that an agent's words set.
@@ -78,10 +78,10 @@ pub(super) struct Row {
     status: String,
 }
 
-/// All rows of a worker.
-pub(super) fn rows(socket: &Path) -> Result<Vec<Row>, String> {
+/// All rows of a worker, within this time.
+pub(super) fn rows(socket: &Path, time: Duration) -> Result<Vec<Row>, String> {
     let worker = WorkerSocket::new(socket.to_path_buf());
-    let deadline = Deadline::after(LOOK);
+    let deadline = Deadline::after(time.min(LOOK));
     let named = |what: String| format!("{}: {what}", socket.display());
     let servers = servers_state::read_all(&worker, deadline);
     let servers = servers.map_err(|error| named(error.to_string()))?;
@@ -167,9 +167,9 @@ pub(super) fn judge_rows(rows: &[Row], key: &str, wanted: Wanted) -> Option<Show
     Some(shown)
 }
 
-/// The body of one page of a responder's monitoring.
-pub(super) fn fetch(origin: &Origin, target: &str) -> Result<Vec<u8>, String> {
-    let end = SystemClock.now() + LOOK;
+/// The body of one page of a responder's monitoring, within this time.
+pub(super) fn fetch(origin: &Origin, target: &str, time: Duration) -> Result<Vec<u8>, String> {
+    let end = SystemClock.now() + time.min(LOOK);
     let mut connection =
         Connection::open(origin, end, &Cancel::new()).map_err(|error| error.to_string())?;
     let answer = connection

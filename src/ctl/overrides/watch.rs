@@ -20,6 +20,8 @@ use crate::http::client::Origin;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What a look gets at least, however short the wait is.
+const ONE_LOOK: Duration = Duration::from_secs(1);
 /// Rows that are named; the rest is counted.
 pub(super) const MAX_NAMED: usize = 4;
 /// Overrides that a hold keeps and that are named.
@@ -107,7 +109,7 @@ pub(super) fn until_shown(
     let deadline = Deadline::after(time);
     let mut told = false;
     loop {
-        let looks = look(report, sights, wanted);
+        let looks = look(report, sights, wanted, deadline);
         let mute = looks.iter().flat_map(|(_, look)| &look.shown.mute);
         let mute: Vec<String> = mute.cloned().collect();
         // Of what a responder knows of them it has been told before the write.
@@ -141,6 +143,10 @@ struct Look {
     troubles: Vec<String>,
     /// Workers that have no row of this name.
     without: usize,
+    /// A responder was asked which rows ask for it.
+    knows_rows: bool,
+    /// Nothing has to arrive but that it decides nothing.
+    ends: bool,
 }
 
 impl Look {
@@ -158,11 +164,17 @@ impl Look {
         self.blind.is_empty()
             && self.shown.waiting.is_empty()
             && self.shown.mute.is_empty()
-            && self.shown.asked > 0
+            && (self.shown.asked > 0 || self.affects_nobody())
+    }
+
+    /// The override is gone, and no row had anything to do with it.
+    fn affects_nobody(&self) -> bool {
+        self.ends && self.knows_rows && self.shown.asked == 0 && self.shown.unknown.is_empty()
     }
 
     fn tell(self, key: &str, block: &mut Block, sights: &Sights, done: bool) {
         let there = self.is_there();
+        let nobody = there && self.affects_nobody();
         let Shown {
             asked,
             elsewhere,
@@ -199,6 +211,10 @@ impl Look {
                 "asked for earlier, and not any more, by {rows}: {}",
                 some(&gone, MAX_NAMED)
             ));
+        }
+        if nobody {
+            block.line("no row asks for it, so none has to follow");
+            return;
         }
         if done || there {
             let rows = counted(asked - elsewhere, "row");
@@ -243,20 +259,34 @@ impl Look {
     }
 }
 
-fn look(report: &Report, sights: &Sights, wanted: &dyn Fn(&str) -> Wanted) -> Vec<(usize, Look)> {
+/// At most as long as the wait has left, and one look has time for itself.
+fn look(
+    report: &Report,
+    sights: &Sights,
+    wanted: &dyn Fn(&str) -> Wanted,
+    deadline: Deadline,
+) -> Vec<(usize, Look)> {
+    let time = || deadline.remaining().unwrap_or_default().max(ONE_LOOK);
     let good = report.keys.iter().enumerate();
     let mut looks: Vec<(usize, &str, Look)> = good
         .filter(|(_, (_, block))| block.good)
-        .map(|(at, (key, _))| (at, key.as_str(), Look::default()))
+        .map(|(at, (key, _))| {
+            let look = Look {
+                ends: matches!(wanted(key), Wanted::Gone { .. }),
+                ..Look::default()
+            };
+            (at, key.as_str(), look)
+        })
         .collect();
     for origin in &sights.responders {
-        let coverage = Coverage::of(origin);
+        let coverage = Coverage::within(origin, time());
         for (_, key, look) in &mut looks {
             match &coverage {
                 Ok(coverage) => {
                     let silence = coverage.silence();
                     if silence.is_none() {
                         look.add(coverage.judge(key, wanted(key)));
+                        look.knows_rows = true;
                     }
                     let trouble = places::trouble_of(&coverage.store, now());
                     if let Some(trouble) = trouble.filter(|_| silence.is_none()) {
@@ -271,7 +301,7 @@ fn look(report: &Report, sights: &Sights, wanted: &dyn Fn(&str) -> Wanted) -> Ve
         }
     }
     for socket in &sights.haproxy {
-        let rows = sight::rows(socket);
+        let rows = sight::rows(socket, time());
         for (_, key, look) in &mut looks {
             match &rows {
                 Ok(rows) => match sight::judge_rows(rows, key, wanted(key)) {

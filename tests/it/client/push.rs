@@ -88,7 +88,7 @@ fn a_worker_that_does_not_answer_is_no_success() {
     agent.silence_worker("connection refused");
     agent.next_reload(ReloadFault::Unreachable("connection refused".to_owned()));
     match push(&client, &set(&[("general/a", b"1")]), &options()) {
-        Err(PushError::Nack(result)) => assert_eq!(Refusal::of(&result), Some(Refusal::Unasked)),
+        Err(PushError::Nack(result)) => assert_eq!(Refusal::of(&result), Some(Refusal::Kept)),
         other => panic!("{other:?}"),
     }
     // It is there again, with a reload.

@@ -1,7 +1,7 @@
 //! A push after its apply: reloads that wait, answers that are lost, agents without time.
 
 use std::cell::RefCell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haptic_agent::client::{
     Cancel, Error, Outcome, PushError, PushOptions, Step, push, push_watched,
@@ -67,6 +67,19 @@ fn a_wait_has_an_end() {
         Err(PushError::StillPending { .. }) => {}
         other => panic!("{other:?}"),
     }
+    // Also where the agent says nothing any more.
+    let mute = |step: &Step<'_>| {
+        if let Step::Waiting { .. } = step {
+            agent.set_ready(false);
+        }
+    };
+    let begun = Instant::now();
+    match push_watched(&client, &set(&[("general/a", b"1")]), &short, &mute) {
+        Err(PushError::StillPending { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 /// A reload that is due while HAProxy is away is not waited for as long as one that comes.

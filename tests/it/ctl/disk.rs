@@ -63,6 +63,38 @@ fn a_plan_is_made_after_a_look_at_the_disk() {
         .says("nothing to do");
 }
 
+/// A directory that is a link is followed by nobody, and what `verify` says of it is no other
+/// story than what the push says.
+#[test]
+fn a_directory_that_is_a_link_is_thought_of() {
+    let pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    let (maps, elsewhere) = (pod.base.join("maps"), tempfile::tempdir().unwrap());
+    let there = elsewhere.path().join("maps");
+    std::fs::create_dir(&there).unwrap();
+    std::fs::copy(maps.join("host.map"), there.join("host.map")).unwrap();
+    std::fs::remove_dir_all(&maps).unwrap();
+    std::os::unix::fs::symlink(&there, &maps).unwrap();
+    let hint = "below maps: if the files are there all the same, it or a directory on the way is a symbolic link";
+    ctl(url, &["verify"])
+        .ends(1)
+        .says("maps/host.map")
+        .says(hint);
+    ctl(url, &["verify", site.path()])
+        .ends(1)
+        .says(hint)
+        .says("make it a directory, or a push is refused");
+    ctl(url, &["push", site.path()])
+        .ends(1)
+        .says("maps is a symbolic link");
+    std::fs::remove_file(&maps).unwrap();
+    ctl(url, &["push", site.path()]).ends(0);
+    let well = ctl(url, &["verify", site.path()]);
+    assert!(!well.ends(0).stdout.contains("symbolic"), "{well}");
+}
+
 #[test]
 fn what_stands_in_a_file_s_place_is_named() {
     let pod = Pod::start(Version::V3_4);

@@ -13,6 +13,10 @@ use crate::support::wait;
 
 const AWAY: &str = "next: is HAProxy running, as a master (-W)";
 
+/// What is said of a set for a HAProxy that does not run.
+const WAITS_ON_DISK: &str = "HAProxy is not running: the set is on disk";
+const START: &str = "next: start HAProxy, then push again, which confirms it";
+
 impl Pod {
     /// With a good set pushed.
     fn pushed(version: Version, flags: &[(&str, &str)]) -> (Self, Site) {
@@ -49,8 +53,13 @@ impl Pod {
 fn refusal(pod: &Pod, site: &Site) -> String {
     let out = ctl(&pod.url(), &["push", site.path(), "-o", "json"]);
     let agent = &out.ends(1).json()["agents"][0];
-    assert_eq!(agent["error"]["kind"], "rejected", "{out}");
-    agent["refusal"].as_str().unwrap().to_owned()
+    let refusal = agent["refusal"].as_str().unwrap();
+    let kind = match refusal {
+        "kept" => "not_running",
+        _ => "rejected",
+    };
+    assert_eq!(agent["error"]["kind"], kind, "{out}");
+    refusal.to_owned()
 }
 
 /// HAProxy died, the agent lives, and nobody has pushed anything since.
@@ -105,12 +114,8 @@ fn unchanged_is_said_of_what_was_looked_at() {
     let pushed = pod.push(&site);
     pushed.says("applied with a reload");
     pod.is_well(&site, &pushed);
-    // Somebody else's reload, of what somebody else wrote.
     pod.haproxy.kill();
-    pod.push(&site)
-        .ends(1)
-        .says("refused at stage reload: the reload could not be asked for")
-        .says(AWAY);
+    pod.push(&site).ends(1).says(WAITS_ON_DISK).says(START);
     pod.start_haproxy();
     pod.is_well(&site, &pod.push(&site));
 }
@@ -183,9 +188,25 @@ fn a_worker_that_was_killed_is_a_haproxy_to_start() {
             pod.haproxy.exited().map(drop)
         });
         site.write("haproxy.cfg", &pod.config("# two\n"));
-        pod.push(&site).ends(1).says(AWAY);
-        assert_eq!(refusal(&pod, &site), "unasked");
+        pod.push(&site)
+            .ends(1)
+            .says(WAITS_ON_DISK)
+            .says("that is what it starts with; nothing has confirmed it")
+            .says(START)
+            .says("to go back to plan");
+        assert_eq!(refusal(&pod, &site), "kept");
+        ctl(&pod.url(), &["state"])
+            .ends(1)
+            .says("DOWN")
+            .says("written, with no HAProxy there to load it")
+            .says(START);
+        assert_eq!(tree(&pod.base), site.tree(), "{version}");
         pod.start_haproxy();
+        let back = "next: HAProxy answers again: push again, hapticctl push DIR";
+        ctl(&pod.url(), &["wait", "--timeout", "60s"])
+            .ends(1)
+            .says(back);
+        ctl(&pod.url(), &["state"]).ends(1).says(back);
         pod.is_well(&site, &pod.push(&site));
     }
 }

@@ -120,15 +120,21 @@ fn a_worker_that_commands_brought_on_is_told_from_the_set_that_went_back() {
     let plan = pushed.ends(0).json()["plan_id"].as_str().unwrap()[..12].to_owned();
     site.write("haproxy.cfg", &pod.config("    frobnicate on\n"));
     let keep = "To keep it until this set is mended, push its directory again";
-    // Asked, and remembered.
-    for _ in 0..2 {
+    // Asked, and remembered: nothing goes back a second time.
+    for (said, more) in [
+        (
+            "the worker serves what commands have brought since, plan",
+            keep,
+        ),
+        (
+            "nothing was touched for this answer, and the worker goes on with plan",
+            "was not asked again",
+        ),
+    ] {
         ctl(url, &["push", site.path()])
             .ends(1)
-            .says("disk is back at plan")
-            .says(&format!(
-                "the worker serves what commands have brought since, plan {plan}"
-            ))
-            .says(keep);
+            .says(&format!("{said} {plan}"))
+            .says(more);
         assert_eq!(tree(&pod.base), loaded);
         assert_eq!(pod.get("a.example"), "two");
     }
@@ -160,8 +166,8 @@ fn what_commands_brought_is_not_said_to_be_served_by_a_haproxy_that_is_gone() {
     let pushed = ctl(url, &["push", site.path()]);
     pushed
         .ends(1)
-        .says("HAProxy starts from that, without what commands have brought since")
-        .says("next: is HAProxy running");
+        .says("HAProxy is not running: the set is on disk")
+        .says("next: start HAProxy, then push again");
     assert!(!pushed.stdout.contains("serves"), "{pushed}");
     ctl(url, &["plan", site.path()])
         .ends(0)
@@ -292,13 +298,14 @@ fn a_haproxy_that_is_gone_is_told_from_one_that_refuses() {
     ctl(url, &["push", site.path()]).ends(0);
     pod.haproxy.kill();
     site.write("haproxy.cfg", &pod.config("# two\n"));
+    let next = "next: start HAProxy, then push again, which confirms it";
     ctl(url, &["push", site.path()])
         .ends(1)
-        .says("next: is HAProxy running");
-    ctl(url, &["state"])
-        .ends(1)
-        .says("DOWN")
-        .says("next: is HAProxy running");
+        .says("HAProxy is not running: the set is on disk")
+        .says(next);
+    let state = ctl(url, &["state"]);
+    state.ends(1).says("DOWN").says(next);
+    assert!(!state.stdout.contains("REFUSED"), "{state}");
     let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
     pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);
     ctl(url, &["push", site.path()]).ends(0);

@@ -176,6 +176,12 @@ fn a_socket_says_what_is_wrong_with_it() {
         matches!(missing, Err(SocketError::Missing { .. })),
         "{missing:?}"
     );
+    // Where its path is written differs.
+    let worker = missing.unwrap_err().to_string();
+    assert!(worker.contains("`stats socket` line"), "{worker}");
+    let master = MasterSocket::new(dir.path().join("none.sock"));
+    let master = master.show_proc(Deadline::after(SHORT)).unwrap_err();
+    assert!(master.to_string().contains("behind -S"), "{master}");
     let stale = socket_in(dir.path());
     drop(UnixListener::bind(&stale).unwrap());
     let refused = info(&stale);

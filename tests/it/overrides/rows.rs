@@ -128,6 +128,20 @@ fn awaited_and_slowly_back(version: Version) {
     let listed = run(&["overrides", "--responder", &responder.monitoring]);
     let listed = listed.bad("no row asks for it");
     assert!(listed.out.contains("asked for by 2 rows"), "{}", listed.out);
+    // An override that was for nobody ends for nobody.
+    let ended = ask(
+        &["ready", "cannary"],
+        &["--responder", &responder.monitoring, "--wait", "1s"],
+    );
+    let ended = ended.good();
+    assert!(ended.out.contains("ended (was drain"), "{}", ended.out);
+    assert!(
+        ended
+            .out
+            .contains("no row asks for it, so none has to follow"),
+        "{}",
+        ended.out
+    );
     run(&["ready", "cannary", "canary"]).good();
     // A responder that is not there.
     run(&[
