@@ -24,10 +24,6 @@ use super::run::at_backup;
 use super::tx::Tx;
 use super::upload::Answer;
 
-/// How long a set that was written while HAProxy was down may wait for it. Who starts
-/// containers waits up to five minutes between two tries.
-pub(super) const KEPT_GRACE: Duration = Duration::from_secs(6 * 60);
-
 impl Tx {
     /// NACK before the first rename: disk and worker are as they were, and so is what is
     /// known of them. Only the answer names no plan to build on.
@@ -155,29 +151,25 @@ impl Tx {
     }
 
     /// HAProxy has been down since then. If it has had `grace` to come up and disk holds a
-    /// set that no worker has loaded, that set may be why: the last known good one goes
-    /// back. One that was written while HAProxy was down has until [`KEPT_GRACE`] after
-    /// that.
+    /// set that it has seen nothing of, that set may be why: the last known good one goes
+    /// back. What commands have proven stays, and so does what was written because HAProxy
+    /// was down: a HAProxy that was stopped starts with what it was left with.
     pub(super) fn fall_back_if_down(&mut self, agent: &Agent, since: Instant, grace: Duration) {
-        let (since, grace) = match self.kept_at {
-            Some(kept) if kept > since => (kept, KEPT_GRACE),
-            Some(_) | None => (since, grace),
-        };
         let down = agent.clock.now().saturating_duration_since(since);
-        let loaded = self.record.lkg_plan_id.is_empty()
-            || self.record.journal.entries.is_empty()
-            || self.holds_last_known_good();
-        if down < grace || loaded || agent.haproxy.master().is_ok() {
+        let nothing_to_do = !self.record.unproven
+            || self.record.lkg_plan_id.is_empty()
+            || self.record.journal.entries.is_empty();
+        if down < grace || nothing_to_do || agent.haproxy.master().is_ok() {
             return;
         }
         log::warn!(
             plan_id = self.record.lkg_plan_id;
-            "HAProxy does not come up with a set that no worker has loaded; the last known good one goes back"
+            "HAProxy does not come up with a set that it has seen nothing of; the last known good one goes back"
         );
         let failure = Failure {
             stage: Stage::ScheduledReload,
             message: format!(
-                "HAProxy did not come up for {} seconds with a set that it had never loaded, so the last known good one was put back",
+                "HAProxy did not come up for {} seconds with a set that it had seen nothing of, so the last known good one was put back",
                 down.as_secs()
             ),
         };
@@ -306,6 +298,7 @@ impl Tx {
         }
         self.record.made_dirs.extend(restored.dirs_made);
         self.record.intent = None;
+        self.record.unproven = false;
         let (fold, holds) = (hex(&self.tree.fold()), self.holds_last_known_good());
         self.record.pending_loads_restored(&fold, holds);
         if !holds && !self.record.lkg_plan_id.is_empty() {

@@ -85,7 +85,8 @@ impl Tx {
             Activation::Unreachable { reload, message } if self.is_down() && !job.touched => {
                 job.report.reload = Some(reload);
                 self.keep_unconfirmed(agent);
-                self.kept_at = Some(agent.clock.now());
+                // It is what was asked for by whoever knows that HAProxy is down.
+                self.record.unproven = false;
                 let failure = Failure {
                     stage: Stage::Reload,
                     message: format!(

@@ -39,6 +39,7 @@ impl Tx {
         }
         self.restored_worker = None;
         self.check_invariants(&job, mode);
+        self.note_unproven(agent, mode);
         self.rest(agent);
         let ending = self.end(agent, job.report, mode);
         match (&ending.saved, job.before) {
@@ -96,8 +97,23 @@ impl Tx {
         self.set_is_good(plan_id);
     }
 
+    /// Takes note of a set that HAProxy has not seen anything of.
+    pub(super) fn note_unproven(&mut self, agent: &Agent, mode: ResultMode) {
+        let config = &agent.settings.config;
+        let intent = self.record.intent.as_ref();
+        let rewrote = intent.is_some_and(|intent| intent.tree.targets().any(|path| path == config));
+        self.record.unproven |= match mode {
+            ResultMode::Scheduled => true,
+            ResultMode::FileOnly => rewrote,
+            ResultMode::Runtime | ResultMode::Reload | ResultMode::Noop | ResultMode::Rejected => {
+                false
+            }
+        };
+    }
+
     /// What is on disk is the last known good set from now on.
     pub(super) fn set_is_good(&mut self, plan_id: &str) {
+        self.record.unproven = false;
         plan_id.clone_into(&mut self.record.lkg_plan_id);
         self.record.lkg_fold = hex(&self.tree.fold());
         self.retire_journal();

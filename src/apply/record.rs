@@ -58,6 +58,10 @@ pub struct Record {
     pub made_dirs: BTreeSet<String>,
     /// SHA-256 fold of the owned files as last observed, hex.
     pub fold: String,
+    /// Since then a set was written that nothing of HAProxy has seen: its reload waits, or
+    /// its configuration was changed and neither a command nor a reload asked for.
+    #[serde(default)]
+    pub unproven: bool,
     /// How every path changed since the last known good set looked then.
     pub journal: Journal,
     /// The next backup's number; a number is never used twice.
@@ -206,6 +210,7 @@ impl Default for Record {
             owned: Owned::default(),
             made_dirs: BTreeSet::new(),
             fold: String::new(),
+            unproven: false,
             journal: Journal::default(),
             next_backup: 0,
             phase: None,

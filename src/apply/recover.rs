@@ -257,6 +257,7 @@ impl Tx {
         pending.touched |= commands.as_ref().is_some_and(|commands| commands.touched);
         let schema = intent.plan_schema_version;
         self.settle(&intent.plan_id, intent.token, schema, ResultMode::Scheduled);
+        self.note_unproven(agent, ResultMode::Scheduled);
         if let Some(commands) = commands {
             self.record.worker_ops_plan_id = commands.worker_ops_plan_id;
             if commands.baseline_gone {

@@ -101,6 +101,7 @@ impl Tx {
             intent.plan_schema_version,
             mode,
         );
+        self.note_unproven(agent, mode);
         self.rest(agent);
         let report = match reloaded {
             Some((mut report, reload)) => {

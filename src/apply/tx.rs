@@ -52,8 +52,6 @@ pub(super) struct Tx {
     pub(super) answering: Option<WorkerAnswer>,
     /// Since when it has not, monotonic.
     pub(super) silent_since: Option<Instant>,
-    /// When a set was last written and kept although HAProxy was down.
-    pub(super) kept_at: Option<Instant>,
     /// When the last look at every owned file began.
     pub(super) verified: Option<Instant>,
     /// Looks at the worker that batches have left to be taken.

@@ -11,7 +11,6 @@ use crate::store::tree::Tree;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
-use super::abort::KEPT_GRACE;
 use super::activate::Activation;
 use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
@@ -21,6 +20,10 @@ use super::tx::Tx;
 /// How long after a reload was spent on a worker that came from nowhere the next one is
 /// not answered so: a HAProxy that keeps restarting is not helped by more.
 const RESTORE_AGAIN: Duration = Duration::from_secs(600);
+
+/// How long HAProxy may be down over a set that it has not seen anything of. Who starts
+/// containers waits up to five minutes between two tries.
+const DOWN_GRACE: Duration = Duration::from_secs(360);
 
 impl Agent {
     /// The background look.
@@ -35,7 +38,7 @@ impl Agent {
         }
         tx.look_at_base(self);
         if let Some(since) = tx.silent_since {
-            tx.fall_back_if_down(self, since, KEPT_GRACE);
+            tx.fall_back_if_down(self, since, DOWN_GRACE);
         }
         if tx.worker_strange {
             tx.restore_worker(self);
