@@ -34,11 +34,6 @@ impl Before {
 /// In a line; `before` where it was seen. `None`: the failure itself says all.
 pub(super) fn line(result: &ApplyResult, before: Option<&Before>) -> Option<String> {
     let refusal = Refusal::of(result)?;
-    if refusal == Refusal::Kept {
-        return Some(
-            "HAProxy starts with it; nobody has read it yet, so nothing has confirmed it".into(),
-        );
-    }
     if is_remembered(result) {
         return Some(untouched(result, before));
     }
@@ -231,9 +226,10 @@ mod tests {
             error: failed(format!("{NOT_RUNNING}: nobody listens")),
             ..nack()
         };
-        let error = crate::client::PushError::Nack(Box::new(kept));
-        assert_eq!(error.kind(), "not_running");
+        assert_eq!(line(&kept, Some(&before())), None);
+        let error = crate::client::PushError::Nack(Box::new(kept.clone()));
         let block = super::super::next::failed(&error, None, Some(&before()));
+        assert_eq!(error.kind(), "not_running");
         assert!(!block.good);
         assert!(block.title.starts_with(NOT_RUNNING), "{}", block.title);
         assert_eq!(block.fields["refusal"], "kept");
@@ -242,6 +238,13 @@ mod tests {
             next,
             "start HAProxy, then push again, which confirms it; to go back to plan a instead: hapticctl revert"
         );
+        // The same set again: there is no other to go back to.
+        let same = ApplyResult {
+            lkg_plan_id: "c".into(),
+            ..kept
+        };
+        let next = super::super::next::of_result(&same, None);
+        assert_eq!(next, "start HAProxy, then push again, which confirms it");
     }
 
     /// Plan `a` was loaded, commands brought `b`, and `c` was refused: disk is at `a`.
@@ -314,7 +317,7 @@ mod tests {
             performed: true,
             reloaded: true,
         });
-        let table: [(ApplyResult, &[&str], &[&str]); 9] = [
+        let table: [(ApplyResult, &[&str], &[&str]); 8] = [
             (
                 nack(),
                 &[
@@ -393,17 +396,6 @@ mod tests {
                     "a restart of HAProxy would load",
                 ],
                 &["disk is back", "last good"],
-            ),
-            (
-                ApplyResult {
-                    rollback: None,
-                    timing: Timing::default(),
-                    reload: unasked.clone(),
-                    error: failed(format!("{NOT_RUNNING} and is what it starts with")),
-                    ..nack()
-                },
-                &["HAProxy starts with it", "nothing has confirmed it"],
-                &["back", "touched"],
             ),
         ];
         for (answer, wanted, not) in table {

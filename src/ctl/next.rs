@@ -87,6 +87,9 @@ pub(super) const HAPROXY_IS_AWAY: &str = "is HAProxy running, as a master (-W) w
 /// What helps where the worker answers and nobody takes a reload.
 pub(super) const MASTER_IS_AWAY: &str = "HAProxy's worker answers and its master does not: does it run as a master (-W) with the master socket (-S) that the agent was told?";
 
+/// What brings a worker to what is applied.
+pub(super) const PUSH_RELOADS: &str = "hapticctl push DIR, which reloads";
+
 /// Where it is enough to wait.
 pub(super) const WAITS: &str = "hapticctl wait waits for it";
 
@@ -172,7 +175,7 @@ pub(super) fn of_result(result: &ApplyResult, socket: Option<&str>) -> String {
 /// The set waits on disk for HAProxy.
 fn start_haproxy(result: &ApplyResult) -> String {
     let back = match result.lkg_plan_id.as_str() {
-        "" => String::new(),
+        good if good.is_empty() || good == result.plan_id => String::new(),
         good => format!(
             "; to go back to plan {} instead: hapticctl revert",
             words::plan(good)

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::next::{
-    HAPROXY_IS_AWAY, HELD_RELOAD, MASTER_IS_AWAY, WAITS, of_result, opens_the_socket,
+    HAPROXY_IS_AWAY, HELD_RELOAD, MASTER_IS_AWAY, PUSH_RELOADS, WAITS, of_result, opens_the_socket,
 };
 use super::view::{Block, Report};
 use super::{aftermath, labels, plan, when, words};
@@ -103,7 +103,7 @@ impl Standing {
             Self::Degraded => "DEGRADED: it may not run what was asked for".into(),
             Self::Unknown => "UNKNOWN: the agent does not know what is applied".into(),
             Self::Pending => "PENDING: files are written, their reload is due".into(),
-            Self::Behind if state.worker_ops_plan_id.is_empty() => {
+            Self::Behind if is_unknown(state) => {
                 "BEHIND: the worker is not known to run what is applied".into()
             }
             Self::Behind => "BEHIND: the worker does not run what is applied".into(),
@@ -119,11 +119,19 @@ impl Standing {
             Self::Unknown => Some(
                 "hapticctl verify DIR lists what differs; hapticctl push DIR puts it right".into(),
             ),
-            Self::Behind => Some("hapticctl push DIR, which reloads".into()),
+            Self::Behind if is_unknown(state) => Some(format!(
+                "the agent mostly reloads it by itself within seconds, and {WAITS}; if not: {PUSH_RELOADS}"
+            )),
+            Self::Behind => Some(PUSH_RELOADS.into()),
             Self::Pending => Some(WAITS.into()),
             Self::Good => None,
         }
     }
+}
+
+/// Whether nobody knows what the worker runs, as after a start by somebody else.
+pub(super) fn is_unknown(state: &State) -> bool {
+    state.worker_ops_plan_id.is_empty()
 }
 
 /// HAProxy is away, or runs without the socket.
@@ -323,7 +331,13 @@ fn roles(block: &mut Block, state: &State) {
     }
     block.field("pushed_by", json!(by));
     block.row("running", running);
-    block.row("last good", words::plan(&state.lkg_plan_id));
+    block.row(
+        "last good",
+        match state.lkg_plan_id.as_str() {
+            "" => "none".to_owned(),
+            good => words::plan(good),
+        },
+    );
     let bytes = state.files.values().map(|file| file.size).sum();
     block.row(
         "files",

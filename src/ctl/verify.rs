@@ -126,9 +126,10 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
             differences.len() - MAX_SHOWN
         ));
     }
-    if let Some(dir) = doubtful_directory(&differences, after) {
+    let doubtful = doubtful_directory(&differences, after);
+    if let Some(dir) = doubtful {
         block.line(format!(
-            "nothing is found below {dir}: if the files are there all the same, it or a directory on the way is a symbolic link, and the agent follows none; a push is refused then until it is a directory"
+            "nothing is found below {dir}: if the files are there all the same, it or a directory on the way is a symbolic link, and the agent follows none"
         ));
     }
     if !good {
@@ -137,6 +138,7 @@ fn block(before: &State, after: &State, set: Option<&FileSet>) -> Block {
             _ if !after.in_the_way.is_empty() => {
                 next::WAY_BLOCKED.into()
             }
+            _ if doubtful.is_some() => "if a directory on the way is a symbolic link on the agent's machine, make it a directory, or a push is refused; then hapticctl push DIR puts the files there".into(),
             Some(_) => "hapticctl push DIR puts the directory's files there".into(),
             None => "hapticctl push DIR puts the right files back; hapticctl verify DIR compares with a directory".to_owned(),
         });

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::next::{self, WAITS};
+use super::next::{self, PUSH_RELOADS, WAITS};
 use super::state::{self, Standing};
 use super::view::{Block, Report};
 use super::{labels, plan, when};
@@ -27,6 +27,7 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     let begun = Instant::now();
     let until = after(timeout);
     let mut pause = FIRST_LOOK;
+    let mut strange = None;
     loop {
         let client = &client.ends_by(until.max(after(ONE_LOOK)));
         let looked = client
@@ -35,10 +36,16 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
         let late = Instant::now() >= until;
         match looked {
             Ok(state) => match still(&state, deletes) {
-                Still::Waiting if !late => {}
-                Still::Waiting | Still::Stuck => {
+                Still::Waiting if !late => strange = None,
+                Still::Soon
+                    if !late && strange.get_or_insert_with(Instant::now).elapsed() < NOTICED => {}
+                Still::Waiting | Still::Soon | Still::Stuck => {
+                    let behind = Standing::of(&state) == Standing::Behind;
                     let mut block = state::block(&told(client, state));
-                    block.next = block.next.map(|next| next.replace(WAITS, LONGER));
+                    block.next = match behind {
+                        true => Some(PUSH_RELOADS.into()),
+                        false => block.next.map(|next| next.replace(WAITS, LONGER)),
+                    };
                     return block;
                 }
                 Still::Done => {
@@ -59,6 +66,10 @@ fn wait(client: &Client, timeout: Duration, deletes: bool) -> Block {
     }
 }
 
+/// Within this an agent has noticed a worker that somebody else started, and reloaded it if it
+/// is going to.
+const NOTICED: Duration = Duration::from_secs(15);
+
 /// What goes on waiting, for somebody who has just waited.
 const LONGER: &str = "a longer --timeout waits for it";
 
@@ -71,7 +82,7 @@ fn sure(client: &Client, state: State, deletes: bool) -> Result<State, Error> {
     };
     match still(&state, deletes) {
         Still::Done => client.state(look),
-        Still::Waiting | Still::Stuck => Ok(state),
+        Still::Waiting | Still::Soon | Still::Stuck => Ok(state),
     }
 }
 
@@ -95,6 +106,8 @@ fn told(client: &Client, state: State) -> State {
 
 enum Still {
     Waiting,
+    /// The agent reloads a worker that somebody else started, once it has noticed.
+    Soon,
     /// Waiting longer changes nothing.
     Stuck,
     Done,
@@ -114,6 +127,7 @@ fn still(state: &State, deletes: bool) -> Still {
         {
             Still::Waiting
         }
+        Standing::Behind if state::is_unknown(state) => Still::Soon,
         Standing::Degraded | Standing::Unknown | Standing::Behind => Still::Stuck,
     }
 }

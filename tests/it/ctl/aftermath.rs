@@ -8,7 +8,7 @@ use haptic_agent::testkit::fake_agent::ReloadFault;
 
 use super::kit::{Out, Pod, Site, command, ctl, run};
 use crate::support::agent::tree;
-use crate::support::haproxy::Version;
+use crate::support::haproxy::{Haproxy, Version};
 
 fn plan_of(pushed: &Out) -> String {
     let json = pushed.json();
@@ -174,6 +174,25 @@ fn a_wait_ends_when_its_time_is_over_whatever_the_agent_does() {
         waited.ends(1).says("a longer --timeout waits for it");
         assert!(!waited.stdout.contains("hapticctl wait"), "{waited}");
     }
+}
+
+/// HAProxy was started anew by somebody, with exactly the files that are applied: the agent
+/// cannot know that, reloads by itself, and a wait has patience for it.
+#[test]
+fn a_worker_that_somebody_else_started_is_waited_for() {
+    let mut pod = Pod::start(Version::V3_4);
+    let site = Site::of(&pod);
+    let url = &pod.url();
+    ctl(url, &["push", site.path()]).ends(0);
+    pod.haproxy.kill();
+    let text = std::fs::read_to_string(pod.base.join("haproxy.cfg")).unwrap();
+    pod.haproxy = Haproxy::start(Version::V3_4, &pod.base, &text);
+    ctl(url, &["verify"]);
+    let state = ctl(url, &["state"]);
+    assert!(!state.stdout.contains("does not run"), "{state}");
+    ctl(url, &["wait", "--timeout", "60s"])
+        .ends(0)
+        .says("good: plan");
 }
 
 /// What to do next is not asked of somebody who has nothing to do, and a plan that needs

@@ -82,7 +82,10 @@ fn a_directory_that_is_a_link_is_thought_of() {
         .ends(1)
         .says("maps/host.map")
         .says(hint);
-    ctl(url, &["verify", site.path()]).ends(1).says(hint);
+    ctl(url, &["verify", site.path()])
+        .ends(1)
+        .says(hint)
+        .says("make it a directory, or a push is refused");
     ctl(url, &["push", site.path()])
         .ends(1)
         .says("maps is a symbolic link");

@@ -63,6 +63,34 @@ fn what_haproxy_warned_of_is_told() {
     }
 }
 
+/// HAProxy refuses the one and serves the other without a word.
+#[test]
+fn certificates_that_are_empty_or_have_run_out() {
+    for version in [Version::V3_0, Version::V3_4] {
+        let pod = Pod::start(version);
+        let url = &pod.url();
+        let bind = format!(
+            "    bind unix@{}/tls.sock ssl crt certs/a.pem\n",
+            pod.base.display()
+        );
+        let site = Site::of(&pod);
+        site.write("haproxy.cfg", &pod.config(&bind));
+        site.write("certs/a.pem", "");
+        ctl(url, &["doctor", site.path()])
+            .ends(1)
+            .says("error: certs/a.pem: the configuration uses it as a certificate, and it is empty: HAProxy refuses that");
+        ctl(url, &["push", site.path()]).ends(1).says("certs/a.pem");
+        site.write("certs/a.pem", &certs::run_out());
+        ctl(url, &["doctor", site.path()])
+            .ends(0)
+            .says("warning: certs/a.pem: its certificate was valid until 2021-01-01 00:00 UTC; HAProxy serves it all the same");
+        ctl(url, &["push", site.path()]).ends(0);
+        site.write("certs/a.pem", &certs::first().pem());
+        let well = ctl(url, &["doctor", site.path()]);
+        assert!(!well.ends(0).stdout.contains("valid until"), "{well}");
+    }
+}
+
 /// HAProxy refuses the one and ignores the other.
 #[test]
 fn certificates_without_keys_and_answers_that_are_none() {

@@ -191,7 +191,7 @@ fn a_worker_that_was_killed_is_a_haproxy_to_start() {
         pod.push(&site)
             .ends(1)
             .says(WAITS_ON_DISK)
-            .says("HAProxy starts with it; nobody has read it yet")
+            .says("that is what it starts with; nothing has confirmed it")
             .says(START)
             .says("to go back to plan");
         assert_eq!(refusal(&pod, &site), "kept");

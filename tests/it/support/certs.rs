@@ -92,6 +92,23 @@ pub(crate) fn make(name: &str) -> Material {
     }
 }
 
+/// A self-signed certificate and its key in one text, whose time was over with the year 2020.
+pub(crate) fn run_out() -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[ca]\ndefault_ca=it\n[it]\ndatabase=index\nrand_serial=yes\nnew_certs_dir=.\ndefault_md=sha256\npolicy=any\n[any]\ncommonName=supplied\n";
+    std::fs::write(dir.path().join("ca.cnf"), config).unwrap();
+    std::fs::write(dir.path().join("index"), "").unwrap();
+    let steps = [
+        "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out req.pem -subj /CN=old.example",
+        "ca -batch -notext -selfsign -config ca.cnf -keyfile key.pem -in req.pem -out cert.pem -startdate 20200101000000Z -enddate 20210101000000Z",
+    ];
+    for step in steps {
+        openssl(&dir, &step.split(' ').collect::<Vec<_>>());
+    }
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    read("cert.pem") + &read("key.pem")
+}
+
 /// What it prints, run in that directory.
 fn openssl(dir: &tempfile::TempDir, args: &[&str]) -> String {
     let done = Command::new("openssl")
