@@ -7,7 +7,7 @@ DESTDIR ?=
 CARGO ?= cargo
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 WANTED := haproxy-3.0 haproxy-3.2 haproxy-3.4 consul
-PAGES := man/haptic-agent.8 man/haptic-responder.7 man/hapticctl.1
+PAGES := man/haptic-agent.8 man/haptic-agent-api.7 man/haptic-responder.7 man/hapticctl.1
 # Tests need the fakes too; one set of features builds once.
 FAKES := --features testkit
 SCRIPTS := .ci/run tests/get-servers fixtures/make-site

@@ -65,6 +65,7 @@ pub fn run(config: Config) -> Result<(), Report> {
         .responder
         .as_ref()
         .map_or(0, |_| respond::descriptors());
+    sys::survive_file_size_limit();
     sys::raise_nofile_limit(connections + OTHER_DESCRIPTORS + checks)
         .map_err(|error| cannot_start(error.into()))?;
     let disk = open_base(&config.base_dir).map_err(cannot_start)?;

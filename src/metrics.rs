@@ -248,6 +248,8 @@ pub const FAMILIES: &[&Family] = &[
     &READY,
     &HAPROXY_UP,
     &DEGRADED,
+    &APPLIED_KNOWN,
+    &WORKER_CURRENT,
     &APPLIES,
     &REJECTED,
     &APPLY_DURATION,

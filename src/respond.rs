@@ -90,6 +90,7 @@ pub fn serve_monitoring(address: &str, monitor: Arc<Monitor>) -> Result<(), Prob
 /// Why it could not start, or has no copy, with the exit code that says so.
 pub fn run(respond: &Respond) -> Result<(), Report> {
     let cannot_start = |problem: Problem| Report::new(Exit::CannotStart, problem);
+    sys::survive_file_size_limit();
     sys::raise_nofile_limit(descriptors()).map_err(|error| cannot_start(error.into()))?;
     let signals = signals().map_err(|error| cannot_start(error.into()))?;
     let mut responder = start(respond).map_err(cannot_start)?;

@@ -265,6 +265,13 @@ pub fn start_writeback(file: BorrowedFd<'_>) {
         unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
+/// A file that may not grow any more is an error of the write from now on, and not the end
+/// of the process.
+pub fn survive_file_size_limit() {
+    // SAFETY: ignoring a signal installs no handler.
+    let _cannot_fail = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// From now on this thread runs when no other wants to that has just been woken: what it
 /// does in the background keeps no answer waiting. Where that is refused it runs like any
 /// other.

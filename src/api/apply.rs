@@ -21,7 +21,7 @@ const MAX_PARTS: usize = MAX_FILES + 2;
 /// Answers one apply.
 pub(super) fn post(agent: &Agent, metrics: &Metrics, request: &mut Request<'_>) -> Response {
     let reject = |stage: RejectStage| metrics.rejected.of(stage).inc();
-    if !agent.gate.is_ready() {
+    if !agent.gate.is_open() {
         reject(RejectStage::Startup);
         let message = agent.gate.why_not_ready();
         return refusal(Status::ServiceUnavailable, Stage::Startup, message);

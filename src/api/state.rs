@@ -62,7 +62,7 @@ pub(super) fn get(agent: &Agent, request: &Request<'_>) -> Response {
     let read = read(request.query());
     let asked = agent.now();
     let wait = |done: &mut dyn FnMut() -> bool| hold(request, done);
-    if let Err(response) = wait(&mut || agent.gate.is_ready()) {
+    if let Err(response) = wait(&mut || agent.gate.is_open()) {
         return response;
     }
     if read.verify {

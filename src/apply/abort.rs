@@ -5,6 +5,8 @@
 //! plan is unknown, because the controller's next step has to be a full set; a refusal
 //! forgets nothing.
 
+use std::time::{Duration, Instant};
+
 use crate::metrics::{Invariant, RejectStage};
 use crate::store::StoreError;
 use crate::store::restore::{self, Restored};
@@ -21,6 +23,10 @@ use super::record::PhaseNote;
 use super::run::at_backup;
 use super::tx::Tx;
 use super::upload::Answer;
+
+/// How long a set that was written while HAProxy was down may wait for it. Who starts
+/// containers waits up to five minutes between two tries.
+pub(super) const KEPT_GRACE: Duration = Duration::from_secs(6 * 60);
 
 impl Tx {
     /// NACK before the first rename: disk and worker are as they were, and so is what is
@@ -135,6 +141,48 @@ impl Tx {
         }
     }
 
+    /// Reloads what a restore has put on disk, if a master is there to be asked: the worker
+    /// may be one that the agent cannot see, with the set that went.
+    pub(super) fn reload_if_asked(&mut self, agent: &Agent) {
+        if agent.haproxy.master().is_ok() {
+            self.reload_restored(agent);
+            self.save_quietly(agent);
+        }
+    }
+
+    /// HAProxy has been down since then. If it has had `grace` to come up and disk holds a
+    /// set that no worker has loaded, that set may be why: the last known good one goes
+    /// back. One that was written while HAProxy was down has until [`KEPT_GRACE`] after
+    /// that.
+    pub(super) fn fall_back_if_down(&mut self, agent: &Agent, since: Instant, grace: Duration) {
+        let (since, grace) = match self.kept_at {
+            Some(kept) if kept > since => (kept, KEPT_GRACE),
+            Some(_) | None => (since, grace),
+        };
+        let down = agent.clock.now().saturating_duration_since(since);
+        let loaded = self.record.lkg_plan_id.is_empty()
+            || self.record.journal.entries.is_empty()
+            || self.holds_last_known_good();
+        if down < grace || loaded || agent.haproxy.master().is_ok() {
+            return;
+        }
+        log::warn!(
+            plan_id = self.record.lkg_plan_id;
+            "HAProxy does not come up with a set that no worker has loaded; the last known good one goes back"
+        );
+        let failure = Failure {
+            stage: Stage::ScheduledReload,
+            message: format!(
+                "HAProxy did not come up for {} seconds with a set that it had never loaded, so the last known good one was put back",
+                down.as_secs()
+            ),
+        };
+        self.undo(agent, &failure);
+        self.save_quietly(agent);
+        self.drop_retired(agent);
+        agent.publish(self);
+    }
+
     /// Records and answers a failure; the applied plan is unknown from here on.
     pub(super) fn reject(&mut self, agent: &Agent, report: Report, failure: Failure) -> Answer {
         self.record.applied_plan_id.clear();
@@ -146,7 +194,10 @@ impl Tx {
         if let Some(label) = RejectStage::of(failure.stage) {
             agent.metrics.rejected.of(label).inc();
         }
-        self.degrade(agent, &failure.message);
+        // Of a tree that is a mix the state says so until it is none.
+        if !self.unfinished {
+            self.degrade(agent, &failure.message);
+        }
         report.error = Some(failure);
         Answer::Result(Box::new(self.conclude(agent, report, ResultMode::Rejected)))
     }
@@ -175,7 +226,15 @@ impl Tx {
         {
             Ok(()) => true,
             Err(error) => {
-                log::error!(error:% = words(&error); "the last known good set cannot be restored yet");
+                let error = words(&error);
+                log::error!(error; "the last known good set cannot be restored yet");
+                self.degrade(
+                    agent,
+                    &format!(
+                        "{}; the last known good set cannot be put back yet, so disk holds files of both: {error}",
+                        failure.message
+                    ),
+                );
                 false
             }
         }

@@ -85,6 +85,7 @@ impl Tx {
             Activation::Unreachable { reload, message } if self.is_down() && !job.touched => {
                 job.report.reload = Some(reload);
                 self.keep_unconfirmed(agent);
+                self.kept_at = Some(agent.clock.now());
                 let failure = Failure {
                     stage: Stage::Reload,
                     message: format!(
@@ -195,7 +196,30 @@ impl Tx {
         self.look_at_worker(agent);
         let before = self.worker.as_ref().map(|info| info.identity);
         let outcome = agent.haproxy.reload(before);
-        self.judge(agent, outcome)
+        match self.judge(agent, outcome) {
+            Activation::Loaded(reload) => match self.written_meanwhile(agent) {
+                None => Activation::Loaded(reload),
+                Some(what) => Activation::Unconfirmed {
+                    reload,
+                    message: format!(
+                        "{what} while HAProxy was reloaded: what it has read is unknown; the files stay"
+                    ),
+                },
+            },
+            other => other,
+        }
+    }
+
+    /// What somebody else has written since the files were last looked at.
+    fn written_meanwhile(&mut self, agent: &Agent) -> Option<String> {
+        match self.tree.recheck(&**agent.store.fs(), agent.clock.wall()) {
+            Ok(changed) => {
+                let first = changed.first()?.to_string();
+                self.tree_is_foreign(&changed);
+                Some(format!("something other than the agent changed {first}"))
+            }
+            Err(error) => Some(words(&error)),
+        }
     }
 
     fn judge(&mut self, agent: &Agent, outcome: ReloadOutcome) -> Activation {

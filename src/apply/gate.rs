@@ -1,8 +1,9 @@
 //! Readiness, and the bound on uploads.
 //!
-//! Ready means that this agent accepts applies; it is set once and never taken back,
-//! whatever becomes of an apply. A readiness that followed outcomes would take the
-//! repair path away exactly when an operator needs it.
+//! Ready means that startup has finished; it is set once and never taken back, whatever
+//! becomes of an apply. A readiness that followed outcomes would take the repair path
+//! away exactly when an operator needs it. For the same reason applies are taken before
+//! that where HAProxy does not come up: what they bring may be what it lacks.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +16,7 @@ pub const MAX_UPLOADS: usize = 4;
 #[derive(Debug, Default)]
 pub struct Gate {
     ready: AtomicBool,
+    open: AtomicBool,
     uploads: AtomicUsize,
     /// What startup waits for.
     waits_for: Mutex<String>,
@@ -32,8 +34,20 @@ impl Gate {
     }
 
     /// Startup has finished. There is no way back.
-    pub fn open(&self) {
+    pub fn ready(&self) {
         self.ready.store(true, Ordering::Release);
+        self.open();
+    }
+
+    /// Whether applies are taken and the state is told.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Applies are taken from now on, ready or not.
+    pub(super) fn open(&self) {
+        self.open.store(true, Ordering::Release);
     }
 
     /// Says what startup waits for.

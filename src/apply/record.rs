@@ -14,6 +14,7 @@ use crate::haproxy::deletes::Queue;
 use crate::haproxy::identity::Identity;
 use crate::store::install;
 use crate::store::journal::Journal;
+use crate::store::mounts::is_own_name;
 use crate::store::state_file::Stored;
 use crate::wire::manifest::{Mode, Token};
 use crate::wire::result::{ApplyResult, Failure};
@@ -222,6 +223,15 @@ impl Default for Record {
 }
 
 impl Record {
+    /// Whether every backup and every part that it names is in a directory of the agent's
+    /// own. One that was made up or edited must not lead a restore elsewhere.
+    #[must_use]
+    pub fn names_only_ours(&self) -> bool {
+        let staged = self.intent.iter().flat_map(|intent| intent.tree.staged());
+        let mut names = self.journal.backups().chain(staged);
+        names.all(is_own_name)
+    }
+
     /// What the fence compares with.
     #[must_use]
     pub fn baseline(&self) -> Baseline {

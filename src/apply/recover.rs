@@ -106,6 +106,12 @@ impl Tx {
     fn load(&mut self, agent: &Agent) -> Result<Option<PhaseNote>, StoreError> {
         match agent.state_file.load::<Record, PhaseNote>()? {
             Loaded::Absent => Ok(None),
+            Loaded::Found(record, _) if !record.names_only_ours() => {
+                let moved_to = agent.state_file.set_aside()?;
+                let reason = "it names backups or parts that are none of the agent's".to_owned();
+                self.start_without(agent, &reason, &moved_to);
+                Ok(None)
+            }
             Loaded::Found(record, note) => {
                 self.record = record;
                 self.found = true;
@@ -118,18 +124,23 @@ impl Tx {
                 Ok(note)
             }
             Loaded::Unusable { reason, moved_to } => {
-                agent.metrics.state_file_resets.inc();
-                log::error!(
-                    reason, moved_to;
-                    "the state file cannot be used and was set aside; starting without a baseline"
-                );
-                self.degrade(
-                    agent,
-                    &format!("the state file could not be used ({reason}) and is {moved_to} now: what is on disk and what HAProxy runs is unknown until the next full set"),
-                );
+                self.start_without(agent, &reason, &moved_to);
                 Ok(None)
             }
         }
+    }
+
+    /// There was a state, and it cannot be used.
+    fn start_without(&mut self, agent: &Agent, reason: &str, moved_to: &str) {
+        agent.metrics.state_file_resets.inc();
+        log::error!(
+            reason, moved_to;
+            "the state file cannot be used and was set aside; starting without a baseline"
+        );
+        self.degrade(
+            agent,
+            &format!("the state file could not be used ({reason}) and is {moved_to} now: what is on disk and what HAProxy runs is unknown until the next full set"),
+        );
     }
 
     /// No apply was under way. The tree must be the one that was left.

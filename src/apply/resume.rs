@@ -69,7 +69,7 @@ impl Tx {
         }
     }
 
-    fn commit_intent(
+    pub(super) fn commit_intent(
         &mut self,
         agent: &Agent,
         mode: ResultMode,

@@ -5,7 +5,7 @@
 //! start from it. What is waited for is only said and tried again; what a crash left is
 //! judged in [`recover`](super::recover) and [`resume`](super::resume).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::wire::result::{Failure, Stage};
 
@@ -20,6 +20,16 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 /// How long a set that no worker has confirmed may wait for HAProxy to come up. If it
 /// does not, the set may be why: the last known good one goes back.
 const UNCONFIRMED_GRACE: Duration = Duration::from_secs(10);
+
+/// After which time of waiting for HAProxy applies are taken without it.
+const REPAIR_AFTER: Duration = Duration::from_secs(30);
+
+/// How long HAProxy may take to come up with a committed set that it has never loaded. It
+/// may merely be late, so it gets longer than with one that nobody was told of.
+const LATE_GRACE: Duration = Duration::from_secs(60);
+
+/// How long a worker that answers may refuse to list what it has loaded.
+const LISTINGS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a wait that goes on is told again.
 const SAY_AGAIN: Duration = Duration::from_secs(30);
@@ -56,7 +66,7 @@ impl Agent {
         if !self.wait_for_inventory() {
             return false;
         }
-        self.gate.open();
+        self.gate.ready();
         self.metrics.ready.set(1);
         log::info!("ready");
         true
@@ -97,11 +107,17 @@ impl Agent {
                     message,
                 };
                 match tx.give_up_intent(self, &failure) {
-                    Ok(()) => rest = Rest::Nothing,
+                    Ok(()) => {
+                        rest = Rest::Nothing;
+                        tx.reload_if_asked(self);
+                    }
                     Err(error) => {
                         log::error!(error:% = words(&error); "it cannot be put back yet; trying again");
                     }
                 }
+            }
+            if waited > REPAIR_AFTER {
+                self.let_repair(&mut rest, began);
             }
             if self.wait_until(self.clock.now() + TRY_EVERY) {
                 return None;
@@ -109,12 +125,50 @@ impl Agent {
         }
     }
 
+    /// HAProxy has not come up for a while: takes applies all the same, because what they
+    /// bring may be what it lacks, and sees to it that what is on disk is not the reason.
+    fn let_repair(&self, rest: &mut Rest, since: Instant) {
+        let mut tx = self.lock();
+        match rest {
+            // Goes back first, above.
+            Rest::Activate => return,
+            Rest::Nothing => {}
+            Rest::CommitIf(..) => {
+                let Rest::CommitIf(_, mode) = std::mem::replace(rest, Rest::Nothing) else {
+                    return;
+                };
+                // A worker had it, and is gone.
+                tx.commit_intent(self, mode, None);
+                tx.record.forget_worker();
+                tx.save_quietly(self);
+            }
+        }
+        tx.fall_back_if_down(self, since, LATE_GRACE);
+        if !self.gate.is_open() {
+            log::warn!(
+                "HAProxy does not come up; applies are taken all the same, and it starts with what they leave on disk"
+            );
+            self.publish(&tx);
+            self.gate.open();
+        }
+    }
+
     fn wait_for_inventory(&self) -> bool {
+        let began = self.clock.now();
         let mut told = String::new();
         loop {
             let mut tx = self.lock();
             match tx.refresh_inventory(self) {
                 Ok(()) => {
+                    self.publish(&tx);
+                    return true;
+                }
+                Err(error)
+                    if self.clock.now().saturating_duration_since(began) > LISTINGS_PATIENCE =>
+                {
+                    // The background look goes on trying.
+                    log::error!(error; "HAProxy's listings cannot be read; going on without them");
+                    tx.degrade(self, &format!("HAProxy's listings cannot be read: {error}"));
                     self.publish(&tx);
                     return true;
                 }

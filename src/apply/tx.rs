@@ -50,6 +50,10 @@ pub(super) struct Tx {
     pub(super) pending_at: Option<Instant>,
     /// Whether the worker answered when it was last asked; `None` before the first time.
     pub(super) answering: Option<WorkerAnswer>,
+    /// Since when it has not, monotonic.
+    pub(super) silent_since: Option<Instant>,
+    /// When a set was last written and kept although HAProxy was down.
+    pub(super) kept_at: Option<Instant>,
     /// When the last look at every owned file began.
     pub(super) verified: Option<Instant>,
     /// Looks at the worker that batches have left to be taken.
@@ -211,6 +215,10 @@ impl Tx {
             (None, true) => log::info!("HAProxy's worker answers again"),
             (Some(_), true) | (None, false) => {}
         }
+        self.silent_since = match error {
+            Some(_) => self.silent_since.or(Some(agent.clock.now())),
+            None => None,
+        };
         let since = match before.filter(|before| before.answers == answers) {
             Some(before) => before.since,
             None => agent.clock.wall().rfc3339(),

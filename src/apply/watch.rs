@@ -11,6 +11,7 @@ use crate::store::tree::Tree;
 use crate::wire::path::ManifestPath;
 use crate::wire::result::{Failure, ResultMode, Stage};
 
+use super::abort::KEPT_GRACE;
 use super::activate::Activation;
 use super::agent::Agent;
 use super::outcome::{Report, Stopwatch};
@@ -33,6 +34,9 @@ impl Agent {
             return;
         }
         tx.look_at_base(self);
+        if let Some(since) = tx.silent_since {
+            tx.fall_back_if_down(self, since, KEPT_GRACE);
+        }
         if tx.worker_strange {
             tx.restore_worker(self);
         }

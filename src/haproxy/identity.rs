@@ -51,7 +51,8 @@ impl WorkerInfo {
     /// [`InfoError`] unless it starts with `Name: HAProxy` and holds each of `Version`,
     /// `Pid`, `Start_time_sec` and `Stopping` exactly once, in whole lines.
     pub fn parse(reply: &[u8]) -> Result<Self, InfoError> {
-        let text = std::str::from_utf8(reply).map_err(|_| InfoError::NotInfo)?;
+        // Descriptions and names are the operator's, in any encoding.
+        let text = &*String::from_utf8_lossy(reply);
         if !text.starts_with("Name: HAProxy\n") {
             return Err(InfoError::NotInfo);
         }

@@ -27,6 +27,17 @@ pub const TMP_DIR: &str = ".haptic-tmp";
 /// Backups of the last known good files live here, below each mount.
 pub const LKG_DIR: &str = ".haptic-lkg";
 
+/// Whether a base-relative name is one that the store itself may have made in one of these
+/// directories.
+#[must_use]
+pub fn is_own_name(name: &str) -> bool {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    name.split('/').all(plain)
+        && name
+            .split('/')
+            .any(|part| part == TMP_DIR || part == LKG_DIR)
+}
+
 /// Mode of both: a staged or backed up certificate is nobody else's to read.
 pub(super) const PRIVATE_DIR_MODE: u32 = 0o700;
 

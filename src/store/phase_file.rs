@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context::Store;
 use super::error::{Op, StoreError};
-use super::fs::FileOut;
+use super::fs::{FileKind, FileOut};
 use super::state_file::{encode, read_bounded, replace_and_keep};
 
 /// The longest file that is appended to; some fifty applies.
@@ -92,11 +92,19 @@ impl PhaseFile {
         Ok(())
     }
 
-    /// The last phase noted for this very transaction.
+    /// The last phase noted for this very transaction. What stands there and is no file has
+    /// none.
     ///
     /// # Errors
     /// The file is there and cannot be read.
     pub(super) fn last_of<P: DeserializeOwned>(&self, txn: u64) -> Result<Option<P>, StoreError> {
+        match self.store.stat(&self.path)? {
+            Some(stat) if stat.kind != FileKind::File => {
+                log::error!(path = self.path, what:% = stat.kind; "the phase file is none; what it may have said is lost");
+                return Ok(None);
+            }
+            Some(_) | None => {}
+        }
         let bytes = match read_bounded(&self.store, &self.path, MAX_PHASE_BYTES) {
             Ok(Some(bytes)) => bytes,
             Ok(None) | Err(StoreError::TooLarge { .. }) => return Ok(None),

@@ -3,8 +3,10 @@
 //! Every file of the journal is re-made from its backup under a name of ours and
 //! renamed into place, so a target never vanishes and is never half written; the
 //! configuration comes after the files it may name, and files that did not exist
-//! then are removed last, or first where they stand in the way. A backup stays until the caller has saved its state, so
-//! this can be cut at any call, by a kill or a power loss, and run again.
+//! then are removed last, or first where they stand in the way. What cannot be put back
+//! keeps nothing else from going back: above all not the configuration. A backup stays
+//! until the caller has saved its state, so this can be cut at any call, by a kill or a
+//! power loss, and run again.
 //!
 //! Owner and mode come back with the inode (or with the copy, where links are
 //! refused). The module refuses to judge content: whoever restored looks at the tree
@@ -35,7 +37,8 @@ pub struct Restored {
 /// Puts every path of the journal back. `config` is the configuration's path.
 ///
 /// # Errors
-/// The disk's, at the first; run it again once the cause is gone.
+/// The disk's, the first one; run it again once the cause is gone. Files that did not
+/// exist then are removed only when all others are back.
 /// [`StoreError::BackupLost`] comes after everything else was put back.
 pub fn restore(store: &Store, journal: &Journal, config: &str) -> Result<Restored, StoreError> {
     way::back(store, journal)?.make(store)?;
@@ -56,24 +59,34 @@ pub fn restore(store: &Store, journal: &Journal, config: &str) -> Result<Restore
     // and been cut before its name was synced.
     let mut touched = BTreeSet::from([""]);
     let mut lost = Vec::new();
+    let mut failed = None;
 
     let config_last = |path: &ManifestPath| path.as_str() == config;
     let mut order: Vec<(&ManifestPath, &Entry)> = journal.entries.iter().collect();
     order.sort_by_key(|(path, entry)| (entry.backup().is_none(), config_last(path)));
     for (path, entry) in order {
         match entry.backup() {
-            Some(backup) => {
-                if !put_back(store, path.as_str(), backup, entry)? {
+            Some(backup) => match put_back(store, path.as_str(), backup, entry) {
+                Ok(true) => {}
+                Ok(false) => {
                     lost.push(path.as_str().to_owned());
                     continue;
                 }
-            }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            },
+            None if failed.is_some() => break,
             None => store.unlink_unless_dir(path.as_str())?,
         }
         touched.extend(path.ancestors());
         done.paths.push(path.clone());
     }
     store.sync_dirs(touched)?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
     if lost.is_empty() {
         Ok(done)
     } else {

@@ -105,7 +105,7 @@ impl StateFile {
     pub fn load<T: Stored, P: DeserializeOwned>(&self) -> Result<Loaded<T, P>, StoreError> {
         match self.store.stat(&self.path)? {
             Some(stat) if stat.kind != FileKind::File => {
-                return self.set_aside(format!("it is {}", stat.kind));
+                return self.unusable(format!("it is {}", stat.kind));
             }
             Some(_) | None => {}
         }
@@ -113,7 +113,7 @@ impl StateFile {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(Loaded::Absent),
             Err(StoreError::TooLarge { limit, .. }) => {
-                return self.set_aside(format!("it is larger than {limit} bytes"));
+                return self.unusable(format!("it is larger than {limit} bytes"));
             }
             Err(error) => return Err(error),
         };
@@ -122,7 +122,7 @@ impl StateFile {
                 let phase = self.phases.last_of(state.txn())?;
                 Ok(Loaded::Found(state, phase))
             }
-            Err(reason) => self.set_aside(reason),
+            Err(reason) => self.unusable(reason),
         }
     }
 
@@ -148,13 +148,22 @@ impl StateFile {
         self.phases.note(txn, phase)
     }
 
-    fn set_aside<T, P>(&self, reason: String) -> Result<Loaded<T, P>, StoreError> {
+    /// Moves the state aside; where it is now.
+    ///
+    /// # Errors
+    /// The disk's; it is then where it was.
+    pub fn set_aside(&self) -> Result<String, StoreError> {
         let moved_to = format!("{}.bad", self.path);
         self.store
             .fs()
             .rename(&self.path, &moved_to)
             .map_err(|e| StoreError::io(Op::Rename, &moved_to, e))?;
         self.store.sync_dirs([split(&self.path).0])?;
+        Ok(moved_to)
+    }
+
+    fn unusable<T, P>(&self, reason: String) -> Result<Loaded<T, P>, StoreError> {
+        let moved_to = self.set_aside()?;
         Ok(Loaded::Unusable { reason, moved_to })
     }
 }

@@ -2,6 +2,7 @@
 //! traffic say afterwards.
 
 mod basics;
+mod down;
 mod foreign;
 mod hostile;
 pub(crate) mod kit;

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use haptic_agent::cli::{help, man, table};
 
+#[cfg(feature = "testkit")]
+mod pages_api;
+mod session;
+
 fn in_repository(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -77,6 +81,7 @@ mod pages {
             "man/haptic-agent.8.in",
             "man/haptic-responder.7.in",
             "man/hapticctl.1.in",
+            "man/haptic-agent-api.7",
             "README.md",
         ] {
             let text = fs::read_to_string(in_repository(path)).unwrap();
@@ -113,7 +118,10 @@ mod pages {
     fn flags_named(path: &str, text: &str) -> Vec<String> {
         let mut names = Vec::new();
         for line in text.lines() {
-            let marker = if path.ends_with(".in") { "Fl -" } else { "`--" };
+            let marker = match path.ends_with(".md") {
+                true => "`--",
+                false => "Fl -",
+            };
             for part in line.split(marker).skip(1) {
                 let name: String = part
                     .chars()

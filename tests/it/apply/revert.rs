@@ -173,3 +173,62 @@ fn many_changes_since_the_last_known_good_set_are_one_way_back() {
     assert!(!rig.base.join("general/deep").exists());
     assert_eq!(leftovers(&rig.base), [""; 0]);
 }
+
+/// The copies that applies took are as good as ever, whatever somebody writes over the
+/// file that came after.
+#[test]
+fn a_hand_edit_of_what_applies_have_changed_is_put_back() {
+    let rig = Rig::applied(Version::V3_2);
+    map(&rig, "p2", b"b b\n").succeed(&rig.agent, "file_only");
+    std::fs::write(rig.base.join("maps/host.map"), "by hand\n").unwrap();
+    let answer = revert("r", 1, 9).succeed(&rig.agent, "reload");
+    assert_eq!(answer["applied_plan_id"], "p1");
+    assert_eq!(tree(&rig.base)["maps/host.map"], b"a.example be_a\n");
+}
+
+/// Of what no apply has changed there is no copy: a hand edit of it is left as it is, and
+/// no reload makes it the last known good set.
+#[test]
+fn a_hand_edit_of_anything_else_is_in_a_reverts_way() {
+    let rig = Rig::applied(Version::V3_2);
+    map(&rig, "p2", b"b b\n").succeed(&rig.agent, "file_only");
+    let edited = format!("{}# by hand\n", rig.config("one"));
+    std::fs::write(rig.base.join("haproxy.cfg"), &edited).unwrap();
+    let worker = rig.haproxy.worker_pid();
+    let nack = revert("r", 1, 9).fail(&rig.agent, "revert");
+    let message = nack["error"]["message"].as_str().unwrap();
+    assert!(message.contains("full set with mode reload"), "{message}");
+    let rollback = serde_json::json!({"performed": true, "reloaded": false});
+    assert_eq!(nack["rollback"], rollback);
+    let held = tree(&rig.base);
+    assert_eq!(held["maps/host.map"], b"a.example be_a\n", "undone on disk");
+    assert_eq!(held["haproxy.cfg"], edited.as_bytes());
+    assert_eq!(rig.haproxy.worker_pid(), worker);
+    rig.next("p3", "three").succeed(&rig.agent, "reload");
+    assert_eq!(rig.word(), "three");
+}
+
+/// `auto` without ops is believed. What HAProxy would have refused is found by the reload
+/// that comes next, which takes all back that has changed since the last one.
+#[test]
+fn a_broken_set_that_needed_no_command_is_found_at_the_next_reload() {
+    let rig = Rig::applied(Version::V3_4);
+    let before = tree(&rig.base);
+    let broken = format!("{}nonsense here\n", rig.config("two"));
+    rig.raw("p2", broken.as_bytes())
+        .mode("auto")
+        .succeed(&rig.agent, "file_only");
+    let next = |plan: &str, mode: &str| {
+        Apply::new(plan, 1, 3)
+            .held("haproxy.cfg", broken.as_bytes())
+            .file("maps/host.map", b"b b\n")
+            .on(&rig.agent.state())
+            .mode(mode)
+    };
+    next("p3", "auto").succeed(&rig.agent, "file_only");
+    let state = rig.agent.state();
+    assert_eq!(state["worker_ops_plan_id"], "p3");
+    assert_eq!(rig.word(), "one", "the worker has not been told");
+    next("p4", "reload").fail(&rig.agent, "reload");
+    assert_eq!(tree(&rig.base), before);
+}

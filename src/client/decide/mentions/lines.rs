@@ -93,7 +93,9 @@ impl<'a> Names<'a> {
             return false;
         };
         let file = last(run.rsplit('@').next().unwrap_or(run));
-        (self.hint[place(file)] && self.has(file))
+        // What these end in depends on what stands before.
+        matches!(file, "" | "." | "..")
+            || (self.hint[place(file)] && self.has(file))
             || (self.hint[place(run)] && DIRECTORY_WORDS.contains(&run))
     }
 }
