@@ -1,31 +1,35 @@
 //! The expression behind `.if`.
 //!
 //! Only its form: terms joined by `&&` and `||`, `!`, parentheses, whole numbers, and
-//! predicates. A predicate this does not know, quotes or escapes inside the expression,
+//! predicates with the number of arguments they take. A predicate this does not know, quotes or escapes inside the expression,
 //! and signs a later release may give a meaning leave the whole expression to HAProxy.
 
 /// Parentheses in parentheses from which on this gives up.
 const MAX_DEPTH: usize = 32;
 
-const PREDICATES: [&[u8]; 10] = [
+/// Predicates that take one argument or none.
+const ONE: [&[u8]; 9] = [
     b"defined",
     b"feature",
-    b"streq",
-    b"strneq",
-    b"strstr",
     b"version_atleast",
     b"version_before",
     b"openssl_version_atleast",
     b"openssl_version_before",
+    b"awslc_api_atleast",
+    b"awslc_api_before",
     b"enabled",
 ];
 
-/// Checks the words behind `.if`, joined by one blank.
+/// Predicates that take two.
+const TWO: [&[u8]; 3] = [b"streq", b"strneq", b"strstr"];
+
+/// Checks the words behind `.if`, joined by one blank. With `as_3_4` by what only 3.4
+/// refuses too.
 ///
 /// # Errors
 ///
 /// What is wrong with it, for people.
-pub(super) fn check(text: &[u8]) -> Result<(), String> {
+pub(super) fn check(text: &[u8], as_3_4: bool) -> Result<(), String> {
     let literal = |b: &u8| b.is_ascii() && !matches!(b, b'"' | b'\'' | b'\\');
     if text.is_empty() || text.starts_with(b" ") || !text.iter().all(literal) {
         return Ok(());
@@ -36,7 +40,15 @@ pub(super) fn check(text: &[u8]) -> Result<(), String> {
         Some(byte) => Err(reader.stop_at(byte)),
     });
     match read {
+        Ok(()) if as_3_4 && is_unread_ssl_version(text) => Err(
+            "has a condition whose SSL version has less than three parts; write for example: \
+             openssl_version_atleast(3.0.0)"
+                .to_owned(),
+        ),
         Ok(()) | Err(Stop::Unsure) => Ok(()),
+        Err(Stop::Count(wanted)) => Err(format!(
+            "has a condition with a wrong number of arguments; this predicate takes {wanted}"
+        )),
         Err(Stop::Fault) => Err("has a condition that cannot be read".to_owned()),
     }
 }
@@ -44,6 +56,8 @@ pub(super) fn check(text: &[u8]) -> Result<(), String> {
 enum Stop {
     /// HAProxy refuses this.
     Fault,
+    /// HAProxy refuses this number of arguments; what it takes, for people.
+    Count(&'static str),
     /// HAProxy may take this.
     Unsure,
 }
@@ -131,14 +145,43 @@ impl Reader<'_> {
     fn predicate(&mut self) -> Result<(), Stop> {
         let in_name = |b: &&u8| b.is_ascii_alphanumeric() || **b == b'_';
         let length = self.rest().iter().take_while(in_name).count();
-        if !PREDICATES.contains(&self.rest().get(..length).unwrap_or_default()) {
+        let name = self.rest().get(..length).unwrap_or_default();
+        let two = TWO.contains(&name);
+        if !two && !ONE.contains(&name) {
             return Err(Stop::Unsure);
         }
         self.at += length;
+        let mut commas = 0;
         if self.peek() == Some(b'(') {
             let close = self.rest().iter().position(|&b| b == b')');
-            self.at += close.ok_or(Stop::Fault)? + 1;
+            let close = close.ok_or(Stop::Fault)?;
+            let inner = self.rest().get(..close).unwrap_or_default();
+            commas = inner.iter().filter(|&&b| b == b',').count();
+            self.at += close + 1;
         }
-        Ok(())
+        match (two, commas) {
+            (true, 1) | (false, 0) => Ok(()),
+            (true, _) => Err(Stop::Count("two")),
+            (false, _) => Err(Stop::Count("one")),
+        }
     }
+}
+
+/// Whether all of the expression is one question for the SSL library's version that 3.4
+/// cannot read. Among other terms its turn may never come.
+fn is_unread_ssl_version(text: &[u8]) -> bool {
+    let bare = text.iter().position(|b| !matches!(b, b'!' | b' '));
+    let term = text.get(bare.unwrap_or(text.len())..).unwrap_or_default();
+    let one = |name: &[u8]| {
+        let argument = term.strip_prefix(name)?;
+        match argument {
+            [] => Some(argument),
+            [b'(', inner @ .., b')'] => Some(inner),
+            _ => None,
+        }
+    };
+    let argument = one(b"openssl_version_atleast").or_else(|| one(b"openssl_version_before"));
+    argument.is_some_and(|argument| {
+        !argument.contains(&b')') && argument.iter().filter(|&&b| b == b'.').count() < 2
+    })
 }

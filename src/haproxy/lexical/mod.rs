@@ -2,16 +2,25 @@
 //! not survive.
 //!
 //! From 3.4 on the master itself reads the file when it is told to reload, and a fault
-//! in its quotes, escapes, line ends, conditionals or scopes ends it with a signal, and
-//! the workers with it. Those faults, and only those, are found here. An empty file is
-//! found on every version: HAProxy accepts it and serves nothing.
+//! in its quotes, escapes, line ends, conditionals or scopes, a `no` before a keyword
+//! that does not take it, or a wrong argument of one of the master's own keywords ends it
+//! with a signal, and the workers with it. Those faults, and only those, are found here.
+//! An empty file is found on every version: HAProxy accepts it and serves nothing.
 //!
 //! This is no parser of the configuration. It knows no section and no keyword besides
-//! the few whose arguments the master counts, and its first rule is never to refuse what HAProxy
+//! the few that the master reads, and its first rule is never to refuse what HAProxy
 //! accepts: what depends on an environment variable, on a condition's outcome or on
-//! words a later release may add is left to HAProxy. So a fault that hides behind one
-//! of those is not found. Checked line by line and file by file against `haproxy -c` of
+//! words a later release may add is left to HAProxy. What only 3.4 is known to refuse is
+//! looked for on 3.4 only. Checked line by line and file by file against `haproxy -c` of
 //! 3.0, 3.2 and 3.4.
+//!
+//! So these still end a 3.4 master or leave it without an answer, and are not found:
+//!
+//! - a fault within `.if`, in an `.elif`, behind a variable or below a scope line;
+//! - a predicate that 3.4 does not know, or that its SSL library does not have;
+//! - `pidfile` in a directory that is missing or may not be written: the master exits;
+//! - `resetenv`, and `unsetenv` of HAProxy's own `HAPROXY_MWORKER_REEXEC`: HAProxy takes
+//!   them, but the reload and those after it get no answer.
 //!
 //! Whether the file exists and is a regular file is the caller's to see.
 
@@ -68,23 +77,30 @@ pub fn applies_to(version: &HaproxyVersion) -> bool {
 pub fn before_reload(bytes: &[u8], version: &HaproxyVersion) -> Result<(), LexicalFault> {
     not_empty(bytes)?;
     match applies_to(version) {
-        true => precheck(bytes),
+        true => scan(bytes, !version.at_least(3, 5)),
         false => Ok(()),
     }
 }
 
-/// Scans the file.
+/// Scans the file for what does not depend on the version.
 ///
 /// # Errors
 ///
 /// The first [`LexicalFault`], one that every HAProxy measured refuses too.
 pub fn precheck(bytes: &[u8]) -> Result<(), LexicalFault> {
+    scan(bytes, false)
+}
+
+fn scan(bytes: &[u8], as_3_4: bool) -> Result<(), LexicalFault> {
     not_empty(bytes)?;
     if !check_nul(bytes)? {
         return Ok(());
     }
     let mut buffer = LINE_BUFFER;
-    let mut file = File::default();
+    let mut file = File {
+        as_3_4,
+        ..File::default()
+    };
     for (index, raw) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
         let number = index + 1;
         let fault = |what: String| LexicalFault { line: number, what };
@@ -137,6 +153,9 @@ struct File {
     unknown: bool,
     /// A scope line was seen.
     scoped: bool,
+    /// What only 3.4 is known to refuse is looked for too.
+    as_3_4: bool,
+    seen: early::Seen,
 }
 
 struct Open {
@@ -186,7 +205,9 @@ impl File {
                 None => Err("has .endif without .if".to_owned()),
                 Some(_) => no_argument(&words),
             },
-            name if self.open.is_empty() && !self.scoped => early::check(name, &words),
+            name if self.open.is_empty() && !self.scoped => {
+                self.seen.check(name, &words, self.as_3_4)
+            }
             _ => Ok(()),
         }
     }
@@ -208,7 +229,7 @@ impl File {
                     .skip(1)
                     .map(|word| word.text.as_slice())
                     .collect();
-                condition::check(&texts.join(&b' '))
+                condition::check(&texts.join(&b' '), self.as_3_4)
             }
             false => Ok(()),
         }

@@ -300,7 +300,11 @@ fn a_master_that_is_gone_is_a_bounded_wait() {
     );
     assert_eq!(nack.get("rollback"), None, "{nack:#}");
     rig.restart_haproxy();
-    assert_eq!(rig.word(), "two", "the set stays, and HAProxy starts with it");
+    assert_eq!(
+        rig.word(),
+        "two",
+        "the set stays, and HAProxy starts with it"
+    );
     wait::until("the agent has seen the new worker", SOON, || {
         let state = rig.agent.state_with("?verify=1&plan=0");
         (state["haproxy"]["worker_pid"] == rig.haproxy.worker_pid()).then_some(())
