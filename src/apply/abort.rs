@@ -37,7 +37,11 @@ impl Tx {
                 let _ = error.at(failure.stage);
             }
         }
-        self.nack(agent, report, failure)
+        // What an earlier batch has left to be compared is still there to be compared.
+        let owed = std::mem::take(&mut self.owed);
+        let answer = self.nack(agent, report, failure);
+        self.owed = owed;
+        answer
     }
 
     /// NACK after the first rename: the last known good set goes back.
@@ -341,6 +345,10 @@ impl Tx {
                 ))
             })?;
             log::info!("an earlier apply is undone now");
+            let failed = self.record.last_apply.as_ref();
+            if let Some(failure) = failed.and_then(|last| last.error.clone()) {
+                self.degrade(agent, &failure.message);
+            }
         }
         if self.unsaved {
             self.save(agent).map_err(|error| at_backup(words(&error)))?;

@@ -9,7 +9,7 @@ use crate::wire::digest::DigestKind;
 use crate::wire::limits::API_VERSION;
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, REMEMBERED, Timing};
+use crate::wire::result::{ApplyResult, REMEMBERED, Stage, Timing};
 use crate::wire::state::{
     Degraded, Haproxy, HeldFile, PendingDeletes, RuntimeInventory, State, WorkerAnswer,
 };
@@ -137,6 +137,8 @@ impl View {
             reload.took_ms = None;
         }
         if let Some(failure) = &mut nack.error {
+            // It may have been a scheduled one that was refused.
+            failure.stage = Stage::Reload;
             failure.message = format!("{}\n{REMEMBERED}", failure.message);
         }
         nack

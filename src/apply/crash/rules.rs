@@ -8,7 +8,7 @@ use crate::wire::manifest::Mode;
 use crate::wire::result::{ConflictReason, ResultMode};
 
 use super::haproxy::{Mood, files_of};
-use super::sets::{AFTER, BOOT};
+use super::sets::{AFTER, BOOT, owned};
 use super::worker::Cmd;
 use super::world::{Ask, Ended, IN_PLACE, INTERVAL, STATE, Step, World};
 
@@ -105,6 +105,57 @@ fn a_state_that_cannot_be_used_is_set_aside_and_never_believed() {
         assert_eq!(world.fs.read(".haptic-agent.json.phase"), None);
         assert!(world.apply(Ask::reload(AFTER)).result().ok);
         assert_eq!(world.state().running_plan_id, AFTER);
+    }
+}
+
+#[test]
+fn what_cannot_be_put_back_keeps_nothing_else_from_going_back() {
+    let world = on(&[Ask::reload("p1"), Ask::auto("p5")], Duration::ZERO);
+    world.fs.fail_rename_once("general/500.http", libc::EIO);
+    let nack = world.apply(Ask::reload("bad6")).result();
+    assert!(!nack.rollback.unwrap().performed);
+    let (now, p1, p5) = (files_of(&world.fs), owned("p1"), owned("p5"));
+    assert_eq!(now["haproxy.cfg"], p1["haproxy.cfg"], "above all not this");
+    assert_eq!(now["general/500.http"], p5["general/500.http"]);
+    let reason = |world: &World| world.state().degraded.unwrap().reason;
+    assert!(reason(&world).contains("disk holds files of both"));
+    world.agent.look();
+    assert_eq!(super::sets::name_of(&files_of(&world.fs)), Some("p1"));
+    assert!(!reason(&world).contains("disk holds files of both"));
+    world.check("mended", true);
+}
+
+/// HAProxy goes down over a set that it has never loaded, or is down when one is written:
+/// that set has its time, and then the last known good one goes back.
+#[test]
+fn a_set_that_haproxy_never_loaded_gives_way_when_it_stays_down() {
+    for written_while_down in [false, true] {
+        let world = on(&[Ask::reload("p1"), Ask::auto("p5")], Duration::ZERO);
+        world.haproxy.set_down(true);
+        world.agent.look();
+        let on_disk = match written_while_down {
+            false => "p5",
+            true => {
+                world.clock.advance(Duration::from_secs(300));
+                let nack = world.apply(Ask::reload("p2")).result();
+                assert!(nack.rollback.is_none(), "{nack:?}");
+                "p2"
+            }
+        };
+        world.clock.advance(Duration::from_secs(359));
+        world.agent.look();
+        let name = |world: &World| super::sets::name_of(&files_of(&world.fs));
+        assert_eq!(name(&world), Some(on_disk));
+        world.clock.advance(Duration::from_secs(2));
+        world.agent.look();
+        assert_eq!(name(&world), Some("p1"));
+        let state = world.state();
+        assert_eq!((&*state.applied_plan_id, &*state.lkg_plan_id), ("", "p1"));
+        assert!(state.degraded.unwrap().reason.contains("did not come up"));
+        world.haproxy.set_down(false);
+        world.agent.look();
+        assert!(world.apply(Ask::reload(AFTER)).result().ok);
+        world.check("mended", true);
     }
 }
 

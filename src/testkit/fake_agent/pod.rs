@@ -15,7 +15,7 @@ use crate::wire::limits::API_VERSION;
 use crate::wire::manifest::{FileKind, Manifest, Token};
 use crate::wire::op::OpKind;
 use crate::wire::path::ManifestPath;
-use crate::wire::result::{ApplyResult, Conflict, ConflictReason, REMEMBERED, Timing};
+use crate::wire::result::{ApplyResult, Conflict, ConflictReason, REMEMBERED, Stage, Timing};
 use crate::wire::state::{Degraded, Haproxy, HeldFile, RuntimeInventory, State};
 
 use super::base64::base64;
@@ -463,6 +463,7 @@ impl Pod {
             reload.took_ms = None;
         }
         if let Some(failure) = &mut nack.error {
+            failure.stage = Stage::Reload;
             failure.message = format!("{}\n{REMEMBERED}", failure.message);
         }
         Some(nack)
