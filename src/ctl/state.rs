@@ -50,7 +50,7 @@ pub(super) enum Standing {
 
 impl Standing {
     pub(super) fn of(state: &State) -> Self {
-        if is_silent(state) {
+        if is_silent(state) || is_unseen(state) {
             Self::Down
         } else if state.degraded.is_some() {
             Self::Degraded
@@ -91,6 +91,9 @@ impl Standing {
 
     pub(super) fn title(self, state: &State) -> String {
         match self {
+            Self::Down if is_unseen(state) => {
+                "DOWN: HAProxy has not answered its agent since that one started".into()
+            }
             Self::Down => "DOWN: HAProxy does not answer its agent".into(),
             Self::Empty => "empty: nothing has been pushed here yet".into(),
             Self::Degraded if is_kept(state) => {
@@ -127,6 +130,11 @@ impl Standing {
             Self::Good => None,
         }
     }
+}
+
+/// Whether the agent has met no worker yet: it tells its state all the same after a while.
+fn is_unseen(state: &State) -> bool {
+    state.worker.is_none() && state.haproxy.worker_pid == 0
 }
 
 /// Whether nobody knows what the worker runs, as after a start by somebody else.
@@ -331,7 +339,13 @@ fn roles(block: &mut Block, state: &State) {
     }
     block.field("pushed_by", json!(by));
     block.row("running", running);
-    block.row("last good", words::plan(&state.lkg_plan_id));
+    block.row(
+        "last good",
+        match state.lkg_plan_id.as_str() {
+            "" => "none".to_owned(),
+            good => words::plan(good),
+        },
+    );
     let bytes = state.files.values().map(|file| file.size).sum();
     block.row(
         "files",

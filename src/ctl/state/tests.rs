@@ -215,6 +215,20 @@ fn a_set_that_waits_for_its_haproxy_is_not_called_refused() {
     }
 }
 
+/// An agent that came up before its HAProxy, and tells its state all the same.
+#[test]
+fn a_haproxy_that_was_never_seen_is_down() {
+    let unseen = State {
+        worker: None,
+        running_plan_id: String::new(),
+        worker_ops_plan_id: String::new(),
+        ..good()
+    };
+    let said = told(&unseen);
+    assert!(said.starts_with("DOWN: HAProxy has not answered"), "{said}");
+    assert!(said.contains("next: is HAProxy running"), "{said}");
+}
+
 /// A worker that somebody else started may well run what is applied.
 #[test]
 fn what_is_not_known_of_the_worker_is_not_denied() {
