@@ -11,9 +11,10 @@ use std::fmt;
 pub const MAX_WORDS_BYTES: usize = 4096;
 
 /// Faults of the machine and the moment, in lower case: the same files may load later,
-/// so they must not be remembered as bad. The words of 3.0 to 3.4; a file that cannot be
-/// opened counts, because it may be one that is not of the set.
-const SURROUNDINGS: [&str; 28] = [
+/// so they must not be remembered as bad. The words of 3.0 to 3.4; a file or name that is
+/// not found counts, because it may be one that is not of the set, and so does whatever
+/// ends a Lua script that ran, because it may have asked for anything.
+const SURROUNDINGS: [&str; 38] = [
     "cannot bind",
     "protocols failed to start",
     "already in use",
@@ -42,6 +43,16 @@ const SURROUNDINGS: [&str; 28] = [
     "cannot be read",
     "unable to load dh parameters",
     "no ssl certificate specified",
+    "unable to load ssl tickets keys file",
+    "no private key found in",
+    "error reading file",
+    "cannot create the file",
+    "not a directory",
+    "bad file descriptor",
+    "unknown user name",
+    "unknown group name",
+    "unknown provider",
+    "lua runtime error",
 ];
 
 /// The start-up log of one reload.
@@ -289,6 +300,17 @@ mod tests {
             "'ssl-dh-param-file': unable to load DH parameters from file <a>.",
             "Error opening OCSP response file 'a' cannot be read or parsed.",
             "invalid args in converter 'map' : error encountered while reading  <a> : Is a directory.",
+            "'bind :1' in section 'frontend' : 'a' : unable to load SSL tickets keys file",
+            "Lua runtime error: a.lua:1: module 'b' not found:\n\tno field package.preload['b']",
+            "Lua runtime error: a.lua:1: attempt to index a nil value (local 'f')",
+            "'bind :1' in section 'frontend' : No Private Key found in 'a.key'.",
+            "errorfile : error reading file 'a'.",
+            "global statement 'issuers-chain-path': a is not a directory.",
+            "'bind' : cannot use file descriptor '99' : Bad file descriptor.",
+            "'bind unix@a' in section 'frontend' : 'user' : unknown user name 'a'",
+            "'stats socket' : ''group' : unknown group name 'a''",
+            "ssl-provider a: unknown provider",
+            "acme: cannot create the file 'a', check your permissions.",
         ] {
             let text = format!("[ALERT]    (1) : config : parsing [c:1] : {words}\n");
             assert!(!log(&text).is_verdict_on_files(), "{words}");
@@ -301,6 +323,8 @@ mod tests {
             "unknown keyword 'frobnicate' in 'backend' section",
             "unable to load certificate from file 'a.pem': no start line.",
             "'import' is not a valid IPv4 or IPv6 address at line 1 of file 'a.map'.",
+            "error in Lua file 'a.lua': a.lua:1: unexpected symbol near '@'",
+            "'bind :1' in section 'frontend' : 'a' : unable to decode base64 key on line 1",
         ] {
             let text = format!("[ALERT]    (1) : config : parsing [c:1] : {words}\n");
             assert!(log(&text).is_verdict_on_files(), "{words}");

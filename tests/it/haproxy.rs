@@ -13,6 +13,7 @@ mod lexical;
 mod listing;
 mod reload;
 mod session;
+mod surroundings;
 
 use crate::support::haproxy::{Haproxy, Version, minimal};
 use haptic_agent::haproxy::{Deadline, MasterSocket, WorkerInfo, WorkerSocket};

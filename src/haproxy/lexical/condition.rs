@@ -4,6 +4,8 @@
 //! predicates with the number of arguments they take. A predicate this does not know, quotes or escapes inside the expression,
 //! and signs a later release may give a meaning leave the whole expression to HAProxy.
 
+use super::Rules;
+
 /// Parentheses in parentheses from which on this gives up.
 const MAX_DEPTH: usize = 32;
 
@@ -23,13 +25,12 @@ const ONE: [&[u8]; 9] = [
 /// Predicates that take two.
 const TWO: [&[u8]; 3] = [b"streq", b"strneq", b"strstr"];
 
-/// Checks the words behind `.if`, joined by one blank. With `as_3_4` by what only 3.4
-/// refuses too.
+/// Checks the words behind `.if`, joined by one blank.
 ///
 /// # Errors
 ///
 /// What is wrong with it, for people.
-pub(super) fn check(text: &[u8], as_3_4: bool) -> Result<(), String> {
+pub(super) fn check(text: &[u8], rules: Rules) -> Result<(), String> {
     let literal = |b: &u8| b.is_ascii() && !matches!(b, b'"' | b'\'' | b'\\');
     if text.is_empty() || text.starts_with(b" ") || !text.iter().all(literal) {
         return Ok(());
@@ -40,7 +41,7 @@ pub(super) fn check(text: &[u8], as_3_4: bool) -> Result<(), String> {
         Some(byte) => Err(reader.stop_at(byte)),
     });
     match read {
-        Ok(()) if as_3_4 && is_unread_ssl_version(text) => Err(
+        Ok(()) if rules == Rules::Only3_4 && is_unread_ssl_version(text) => Err(
             "has a condition whose SSL version has less than three parts; write for example: \
              openssl_version_atleast(3.0.0)"
                 .to_owned(),

@@ -9,6 +9,7 @@
 //! other section is refused as unknown, so the section need not be known: outside
 //! conditionals and scopes a wrong argument is always a refusal.
 
+use super::Rules;
 use super::words::Word;
 
 /// Keywords that take `no` and `default` in front, by HAProxy's own words.
@@ -148,7 +149,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Checks a line by its first word. With `as_3_4` by what only 3.4 refuses too.
+    /// Checks a line by its first word.
     ///
     /// # Errors
     ///
@@ -157,13 +158,17 @@ impl Seen {
         &mut self,
         name: &[u8],
         words: &[Word],
-        as_3_4: bool,
+        rules: Rules,
     ) -> Result<(), String> {
         let line = Line(words);
-        // A later release may have more keywords that take one.
-        if is_prefix(name) && as_3_4 {
-            return check_prefixed(name, line);
+        if is_prefix(name) {
+            // A later release may have more keywords that take one.
+            return match rules {
+                Rules::Common | Rules::Only3_4 => check_prefixed(name, line),
+                Rules::Later => Ok(()),
+            };
         }
+        let as_3_4 = rules == Rules::Only3_4;
         let known = KEYWORDS.iter().find(|keyword| keyword.name == name);
         match known {
             Some(keyword) if as_3_4 || keyword.refused == Refused::Everywhere => {

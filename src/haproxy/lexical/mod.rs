@@ -38,6 +38,18 @@ const LINE_BUFFER: usize = 2048;
 /// Open `.if` from which on HAProxy refuses the next.
 const MAX_NESTED: usize = 99;
 
+/// What is looked for besides the form of lines and conditionals.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// What every HAProxy that was measured refuses.
+    #[default]
+    Common,
+    /// That, and what 3.4 refuses and an earlier one takes.
+    Only3_4,
+    /// What every one refuses and a later release is not likely to take.
+    Later,
+}
+
 /// A fault of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LexicalFault {
@@ -77,28 +89,29 @@ pub fn applies_to(version: &HaproxyVersion) -> bool {
 pub fn before_reload(bytes: &[u8], version: &HaproxyVersion) -> Result<(), LexicalFault> {
     not_empty(bytes)?;
     match applies_to(version) {
-        true => scan(bytes, !version.at_least(3, 5)),
+        true if version.at_least(3, 5) => scan(bytes, Rules::Later),
+        true => scan(bytes, Rules::Only3_4),
         false => Ok(()),
     }
 }
 
-/// Scans the file for what does not depend on the version.
+/// Scans the file of a HAProxy whose version is not known.
 ///
 /// # Errors
 ///
 /// The first [`LexicalFault`], one that every HAProxy measured refuses too.
 pub fn precheck(bytes: &[u8]) -> Result<(), LexicalFault> {
-    scan(bytes, false)
+    scan(bytes, Rules::Common)
 }
 
-fn scan(bytes: &[u8], as_3_4: bool) -> Result<(), LexicalFault> {
+fn scan(bytes: &[u8], rules: Rules) -> Result<(), LexicalFault> {
     not_empty(bytes)?;
     if !check_nul(bytes)? {
         return Ok(());
     }
     let mut buffer = LINE_BUFFER;
     let mut file = File {
-        as_3_4,
+        rules,
         ..File::default()
     };
     for (index, raw) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
@@ -153,8 +166,7 @@ struct File {
     unknown: bool,
     /// A scope line was seen.
     scoped: bool,
-    /// What only 3.4 is known to refuse is looked for too.
-    as_3_4: bool,
+    rules: Rules,
     seen: early::Seen,
 }
 
@@ -206,7 +218,7 @@ impl File {
                 Some(_) => no_argument(&words),
             },
             name if self.open.is_empty() && !self.scoped => {
-                self.seen.check(name, &words, self.as_3_4)
+                self.seen.check(name, &words, self.rules)
             }
             _ => Ok(()),
         }
@@ -229,7 +241,7 @@ impl File {
                     .skip(1)
                     .map(|word| word.text.as_slice())
                     .collect();
-                condition::check(&texts.join(&b' '), self.as_3_4)
+                condition::check(&texts.join(&b' '), self.rules)
             }
             false => Ok(()),
         }

@@ -240,6 +240,14 @@ fn conditions_are_looked_at_for_their_form_only() {
         "defined(A)x",
         "defined (A)",
         "(1) (1)",
+        "streq",
+        "streq()",
+        "streq(a)",
+        "streq(a,b,c)",
+        "strstr(a(b),c)",
+        "defined(a,b)",
+        "version_atleast(3.0,2)",
+        "0 && strneq(a)",
     ] {
         assert!(
             refused(&format!(".if {bad}\n.endif\n")).is_some(),
@@ -254,36 +262,78 @@ fn conditions_are_looked_at_for_their_form_only() {
     }
 }
 
+/// As a 3.4 master judges it.
+fn refused_by_3_4(text: &str) -> Option<LexicalFault> {
+    before_reload(text.as_bytes(), &"3.4.7".parse().unwrap()).err()
+}
+
 #[test]
-fn keywords_the_master_counts_itself() {
+fn arguments_of_the_masters_own_keywords() {
     for good in [
         "daemon",
+        "daemon '' x",
         "setenv A B",
+        "setenv A B '' c",
         "unsetenv A B C",
+        "unsetenv A '' =",
         "pidfile /x",
         "daemonize x",
         "setenv A \"$B\" c",
-        "setenv ''",
-        "no daemon x",
+        "setenv \"$A\" b c d",
+        "unsetenv \"$A\" =",
+        "master-worker",
+        "master-worker no-exit-on-failure",
+        "mworker-max-reloads 0",
+        "mworker-max-reloads x",
+        "mworker-max-reloads 2147483647",
+        "mworker-max-reloads 4294967296",
+        "mworker-max-reloads -9223372036854775809",
+        "noepoll",
+        "global",
+        "globals x",
     ] {
-        assert_eq!(refused(&format!("global\n {good}\n")), None, "{good:?}");
+        let text = format!("global\n {good}\n");
+        assert_eq!(refused(&text), None, "{good:?}");
+        assert_eq!(refused_by_3_4(&text), None, "{good:?}");
     }
     for bad in [
         "daemon x",
         "'daemon' x",
         "quiet x",
         "zero-warning x",
+        "noepoll x",
+        "noktls x",
+        "global now",
         "setenv",
         "setenv A",
         "setenv A B C",
+        "setenv A B C \"$D\"",
+        "setenv ''",
+        "setenv '' c",
+        "setenv A ''",
+        "setenv = b",
+        "setenv A=B c",
+        "setenv A=B \"$C\"",
         "presetenv A",
+        "presetenv A=B c",
         "unsetenv",
+        "unsetenv ''",
+        "unsetenv A=B",
+        "unsetenv A B =",
         "pidfile",
+        "pidfile ''",
         "pidfile a b",
         "localpeer",
         "localpeer a b",
+        "master-worker x",
+        "master-worker exit-on-failure",
+        "master-worker no-exit-on-failure x",
         "mworker-max-reloads",
         "mworker-max-reloads 1 2",
+        "mworker-max-reloads -1",
+        "mworker-max-reloads ' -1'",
+        "mworker-max-reloads 2147483648",
+        "mworker-max-reloads 9223372036854775808",
     ] {
         assert_eq!(
             refused(&format!("global\n {bad}\n")).map(|fault| fault.line),
@@ -297,4 +347,90 @@ fn keywords_the_master_counts_itself() {
         );
         assert_eq!(refused(&format!("[a]\nglobal\n {bad}\n")), None, "{bad:?}");
     }
+}
+
+#[test]
+fn what_a_later_release_may_take() {
+    let common = [
+        "no",
+        "no ''",
+        "default",
+        "no server s9",
+        "default weight 1",
+        "no balance",
+        "'no' daemon",
+        "no global",
+        "no \"\" option x",
+    ];
+    let only_3_4 = [
+        "expose-deprecated-directives x",
+        ".if openssl_version_atleast(3.0)\n.endif",
+        ".if !openssl_version_before\n.endif",
+    ];
+    for bad in common.iter().chain(&only_3_4) {
+        let text = format!("global\n {bad}\n");
+        assert_eq!(refused(&text).is_some(), common.contains(bad), "{bad:?}");
+        for later in ["3.5.0", "4.0.0"] {
+            let fault = before_reload(text.as_bytes(), &later.parse().unwrap());
+            assert_eq!(fault, Ok(()), "{bad:?} on {later}");
+        }
+        let line = refused_by_3_4(&text).map(|fault| fault.line);
+        assert_eq!(line, Some(2), "{bad:?}");
+    }
+    for good in [
+        "no option x",
+        "default option x",
+        "no log",
+        "no strict-limits",
+        "no \"$A\" x",
+        "no-x y",
+        "default_backend x",
+        "default-server x",
+        "a no b",
+        ".if 0 && openssl_version_atleast(3.0)\n.endif",
+        ".if openssl_version_atleast(3.0.0)\n.endif",
+        ".if 0\n no server\n.endif",
+        "master-worker",
+        "zero-warning",
+    ] {
+        assert_eq!(
+            refused_by_3_4(&format!("global\n {good}\n")),
+            None,
+            "{good:?}"
+        );
+    }
+    for (first, second) in [
+        ("zero-warning", "master-worker"),
+        ("master-worker", "zero-warning"),
+    ] {
+        let text = format!("global\n {first}\n {second}\n");
+        assert_eq!(refused(&text), None);
+        assert_eq!(refused_by_3_4(&text).map(|fault| fault.line), Some(3));
+    }
+}
+
+#[test]
+fn the_words_say_what_to_write() {
+    for (line, words) in [
+        (
+            "setenv A=B c",
+            "gives setenv 'A=B', which is no variable's name; write: setenv <name> <value>",
+        ),
+        (
+            "daemon x",
+            "gives daemon an argument too many, 'x'; write: daemon",
+        ),
+        (
+            "pidfile",
+            "gives pidfile too few arguments, or an empty one; write: pidfile <file>",
+        ),
+        ("no server s9", "delete the line or the word no"),
+        ("default", "has default with no keyword behind it"),
+        (".if streq(a)\n.endif", "this predicate takes two"),
+    ] {
+        let what = refused_by_3_4(&format!("global\n {line}\n")).unwrap().what;
+        assert!(what.contains(words), "{line:?}: {what}");
+    }
+    let long = refused_by_3_4(&format!("no {}\n", "é".repeat(1000))).unwrap();
+    assert!(long.what.len() < 400, "{}", long.what);
 }

@@ -2,8 +2,10 @@
 //!
 //! `HAPTIC_SOAK=1` runs twenty times as many generated files.
 
+mod keywords;
+
 use super::*;
-use haptic_agent::haproxy::lexical::{LexicalFault, precheck};
+use haptic_agent::haproxy::lexical::{LexicalFault, before_reload, precheck};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
@@ -49,6 +51,14 @@ fn verdict(version: Version, dir: &Path, bytes: &[u8]) -> (bool, String) {
     );
     // 0 is valid, 2 is valid without a listener.
     (!matches!(run.status.code(), Some(0 | 2)), text)
+}
+
+/// The look as it is made for this version, on earlier ones as for one not known.
+fn look(version: Version, text: &str) -> Result<(), LexicalFault> {
+    match version {
+        Version::V3_4 => before_reload(text.as_bytes(), &"3.4.7".parse().unwrap()),
+        Version::V3_0 | Version::V3_2 => precheck(text.as_bytes()),
+    }
 }
 
 /// The lines that HAProxy complains about in one of these words.
@@ -209,6 +219,18 @@ fn block() -> impl Strategy<Value = String> {
             " setenv A \"${S[*]}\"",
             " setenv \"$A\" b",
             " daemon ''",
+            " no server s",
+            " no option x",
+            " default",
+            " no log",
+            "global x",
+            " zero-warning",
+            " master-worker",
+            " master-worker x",
+            " expose-deprecated-directives x",
+            " setenv A=B c",
+            " mworker-max-reloads -1",
+            " noepoll",
         ]),
         condition().prop_map(|text| format!(".if {text}\n.endif")),
         junk().prop_map(|line| format!(" description a {line}")),
@@ -275,6 +297,15 @@ fn condition() -> impl Strategy<Value = String> {
         "\t",
         "_",
         "strneq(a, b c )",
+        "streq(a)",
+        "streq(a,b,c)",
+        "strstr",
+        "defined(a,b)",
+        "version_before(3.0)",
+        "version_before(,)",
+        "awslc_api_before(x)",
+        "openssl_version_atleast(3.0)",
+        "openssl_version_before(3.0.0)",
         "streq(a(b),c)",
     ]);
     prop::collection::vec(token, 0..6).prop_map(|tokens| tokens.concat())
@@ -290,8 +321,8 @@ fn no_file_is_refused_that_haproxy_accepts() {
     runner(150)
         .run(&files, |(lines, tail)| {
             let text = format!("{HEAD}{}{tail}", lines.join("\n"));
-            let ours = precheck(text.as_bytes());
             for version in Version::ALL {
+                let ours = look(version, &text);
                 let (theirs, said) = verdict(version, dir.path(), text.as_bytes());
                 prop_assert!(
                     theirs || ours.is_ok(),
@@ -318,8 +349,8 @@ fn no_condition_is_refused_that_haproxy_reads() {
     runner(60)
         .run(&condition(), |condition| {
             let text = format!("{HEAD}.if {condition}\n.endif\n");
-            let ours = precheck(text.as_bytes());
             for version in Version::ALL {
+                let ours = look(version, &text);
                 let (refuses, _) = verdict(version, dir.path(), text.as_bytes());
                 prop_assert!(refuses || ours.is_ok(), "{version} reads {condition:?}");
                 theirs.add(usize::from(refuses));
