@@ -35,10 +35,10 @@ pub(super) fn check(text: &[u8], rules: Rules) -> Result<(), String> {
     if text.is_empty() || text.starts_with(b" ") || !text.iter().all(literal) {
         return Ok(());
     }
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, rules };
     let read = reader.expression(0).and_then(|()| match reader.peek() {
         None => Ok(()),
-        Some(byte) => Err(reader.stop_at(byte)),
+        Some(byte) => Err(reader.end_at(byte)),
     });
     match read {
         Ok(()) if rules == Rules::Only3_4 && is_unread_ssl_version(text) => Err(
@@ -66,6 +66,7 @@ enum Stop {
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,
+    rules: Rules,
 }
 
 impl Reader<'_> {
@@ -89,6 +90,14 @@ impl Reader<'_> {
             b'(' | b')' | b'&' | b'|' => Stop::Fault,
             _ if byte.is_ascii_alphanumeric() => Stop::Fault,
             _ => Stop::Unsure,
+        }
+    }
+
+    /// A byte where the expression or its parenthesis ends.
+    fn end_at(&self, byte: u8) -> Stop {
+        match self.rules {
+            Rules::Only3_4 => Stop::Fault,
+            Rules::Common | Rules::Later => self.stop_at(byte),
         }
     }
 
@@ -120,7 +129,7 @@ impl Reader<'_> {
                         self.at += 1;
                         Ok(())
                     }
-                    Some(byte) => Err(self.stop_at(byte)),
+                    Some(byte) => Err(self.end_at(byte)),
                     None => Err(Stop::Fault),
                 }
             }

@@ -366,6 +366,8 @@ fn what_a_later_release_may_take() {
         "expose-deprecated-directives x",
         ".if openssl_version_atleast(3.0)\n.endif",
         ".if !openssl_version_before\n.endif",
+        ".if defined(A) !defined(B)\n.endif",
+        ".if (1 = 1)\n.endif",
     ];
     for bad in common.iter().chain(&only_3_4) {
         let text = format!("global\n {bad}\n");

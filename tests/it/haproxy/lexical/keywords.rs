@@ -58,12 +58,14 @@ const KILLERS: [&str; 46] = [
     ".if awslc_api_atleast(1,2)\n.endif\n",
 ];
 
-/// The same of what 3.0 or 3.2 takes.
-const KILLERS_OF_3_4: [&str; 4] = [
+/// The same of what 3.0 or 3.2 takes, or a later one may.
+const KILLERS_OF_3_4: [&str; 6] = [
     " expose-deprecated-directives x\n",
     " zero-warning\n master-worker\n",
     ".if openssl_version_atleast(3.0)\n.endif\n",
     ".if !openssl_version_before\n.endif\n",
+    ".if defined(A) !defined(B)\n.endif\n",
+    ".if 1.5\n.endif\n",
 ];
 
 #[test]
