@@ -108,13 +108,32 @@ impl Tx {
     ) -> Answer {
         // Before the restore: what was refused is what is on disk now.
         let key = verdict.then(|| self.tree_key());
-        let answer = self.abort_after(agent, report, failure, touched);
+        let asked = report
+            .reload
+            .as_ref()
+            .is_some_and(|reload| reload.performed);
+        let gone = asked && self.worker_went(agent);
+        let answer = self.abort_after(agent, report, failure, touched || gone);
         if let (Some(key), Answer::Result(nack)) = (key, &answer) {
             agent
                 .known_bad()
                 .remember(key, (**nack).clone(), agent.clock.now());
         }
         answer
+    }
+
+    /// Whether a refused reload has taken the worker with it, which answered before. HAProxy
+    /// 3.2 and 3.4 do so when a second reload in a row fails and this one got as far as its
+    /// addresses: then nothing serves until a good one.
+    fn worker_went(&mut self, agent: &Agent) -> bool {
+        let answered = self.answering.as_ref().is_some_and(|last| last.answers);
+        let went = answered && self.ask_worker(agent).is_err();
+        if went {
+            log::error!(
+                "the refused reload has ended the worker that served; the set that goes back is reloaded"
+            );
+        }
+        went
     }
 
     /// The recovery reload. That it can fail too never closes the agent: an operator

@@ -57,12 +57,16 @@ fn a_set_that_was_never_loaded_goes_back_when_haproxy_does_not_come_up() {
         (early.status, early.text().trim_end()),
         (503, "initialising")
     );
-    let refused = Apply::new("x", 1, 9)
-        .file("haproxy.cfg", b"x")
-        .send(&rig.agent);
-    assert_eq!(refused.status, 503);
-    let why = refused.text();
-    assert!(why.contains("waits for HAProxy: worker socket"), "{why}");
+    wait::until_ok("the refusal says what is waited for", SOON, || {
+        let apply = Apply::new("x", 1, 9).file("haproxy.cfg", b"x");
+        let refused = apply.send(&rig.agent);
+        assert_eq!(refused.status, 503);
+        let why = refused.text();
+        match why.contains("waits for HAProxy: worker socket") {
+            true => Ok(()),
+            false => Err(why),
+        }
+    });
     wait::until("the last known good set is back", LONG, || {
         (tree(&rig.base) == good).then_some(())
     });
@@ -211,6 +215,5 @@ fn a_file_that_is_written_during_the_reload_is_not_claimed() {
             .file("maps/host.map", b"a.example be_a\n");
         again.succeed(&rig.agent, "reload");
         rig.until_state("it is known again", |told| told["running_plan_id"] == "p3");
-        let _ = SOON;
     }
 }

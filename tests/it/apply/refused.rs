@@ -99,6 +99,31 @@ fn an_address_that_cannot_be_bound_changes_nothing_in_the_end() {
     }
 }
 
+/// 3.2 and 3.4 lose the worker that serves when a second reload in a row is refused and
+/// this one failed at its addresses. What is put back is loaded at once then.
+#[test]
+fn a_worker_that_a_second_refusal_ends_is_back_at_once() {
+    for version in Version::ALL {
+        let rig = Rig::applied(version);
+        let good = tree(&rig.base);
+        let unknown = format!("{}    frobnicate\n", rig.config("bad"));
+        let nowhere = format!("{}    bind unix@/nowhere/x.sock\n", rig.config("bad"));
+        for round in 0..2 {
+            let first = rig.raw("bad", unknown.as_bytes());
+            first.fail(&rig.agent, "reload");
+            let second = rig.raw("worse", format!("{nowhere}# {round}\n").as_bytes());
+            let nack = second.fail(&rig.agent, "reload");
+            let lost = version != Version::V3_0;
+            assert_eq!(nack["rollback"]["reloaded"], lost, "{version}: {nack:#}");
+            assert_eq!(rig.word(), "one", "{version}");
+            let state = rig.agent.state();
+            assert_eq!(state["running_plan_id"], "p1", "{version}: {state:#}");
+            assert_eq!(state["worker"]["answers"], true, "{version}: {state:#}");
+            assert_eq!(tree(&rig.base), good, "{version}");
+        }
+    }
+}
+
 /// FR-043, FR-058: bad, good, bad, good in a row; after each, disk holds what a worker
 /// really loaded.
 #[test]
