@@ -70,8 +70,8 @@ fn a_set_that_was_never_loaded_goes_back_when_haproxy_does_not_come_up() {
     wait::until("the last known good set is back", LONG, || {
         (tree(&rig.base) == good).then_some(())
     });
-    let told = state(&rig);
-    assert_eq!(told["applied_plan_id"], "", "{told:#}");
+    // The files first, then what is said of them.
+    let told = rig.until_state("nothing is claimed", |told| told["applied_plan_id"] == "");
     assert_eq!(told["lkg_plan_id"], "p1", "{told:#}");
     let reason = told["degraded"]["reason"].as_str().unwrap();
     assert!(reason.contains("did not come up"), "{reason}");
