@@ -109,7 +109,8 @@ fn a_worker_that_a_second_refusal_ends_is_back_at_once() {
         let unknown = format!("{}    frobnicate\n", rig.config("bad"));
         let nowhere = format!("{}    bind unix@/nowhere/x.sock\n", rig.config("bad"));
         for round in 0..2 {
-            let first = rig.raw("bad", unknown.as_bytes());
+            // Other bytes each time, or the answer comes from memory.
+            let first = rig.raw("bad", format!("{unknown}# {round}\n").as_bytes());
             first.fail(&rig.agent, "reload");
             let second = rig.raw("worse", format!("{nowhere}# {round}\n").as_bytes());
             let nack = second.fail(&rig.agent, "reload");
