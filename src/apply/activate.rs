@@ -213,10 +213,9 @@ impl Tx {
 
     /// What somebody else has written since the files were last looked at.
     fn written_meanwhile(&mut self, agent: &Agent) -> Option<String> {
-        match self.tree.recheck(&**agent.store.fs(), agent.clock.wall()) {
+        match self.written_by_others(agent) {
             Ok(changed) => {
-                let first = changed.first()?.to_string();
-                self.tree_is_foreign(&changed);
+                let first = changed.first()?;
                 Some(format!("something other than the agent changed {first}"))
             }
             Err(error) => Some(words(&error)),

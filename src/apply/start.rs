@@ -24,8 +24,8 @@ const UNCONFIRMED_GRACE: Duration = Duration::from_secs(10);
 /// After which time of waiting for HAProxy applies are taken without it.
 const REPAIR_AFTER: Duration = Duration::from_secs(30);
 
-/// How long HAProxy may take to come up with a committed set that it has never loaded. It
-/// may merely be late, so it gets longer than with one that nobody was told of.
+/// How long HAProxy may take to come up with a committed set that it has seen nothing of.
+/// It may merely be late, so it gets longer than with one that nobody was told of.
 const LATE_GRACE: Duration = Duration::from_secs(60);
 
 /// How long a worker that answers may refuse to list what it has loaded.
@@ -36,6 +36,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(30);
 
 /// How long a startup step that the disk refused waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 impl Agent {
     /// Recovers, waits for HAProxy, and opens the gate. False if the process was stopped
     /// before that.
@@ -91,7 +92,7 @@ impl Agent {
                 told = waiting_for;
             }
             if now.saturating_duration_since(said) >= SAY_AGAIN {
-                log::warn!(reason = told, seconds = waited.as_secs(); "still waiting for HAProxy; no apply is taken before it answers");
+                log::warn!(reason = told, seconds = waited.as_secs(); "still waiting for HAProxy");
                 said = now;
             }
             if matches!(rest, Rest::Activate) && waited > UNCONFIRMED_GRACE {
@@ -129,18 +130,16 @@ impl Agent {
     /// bring may be what it lacks, and sees to it that what is on disk is not the reason.
     fn let_repair(&self, rest: &mut Rest, since: Instant) {
         let mut tx = self.lock();
-        match rest {
-            // Goes back first, above.
+        match *rest {
+            // Its set goes back before that; until the disk lets it, nothing is taken.
             Rest::Activate => return,
             Rest::Nothing => {}
-            Rest::CommitIf(..) => {
-                let Rest::CommitIf(_, mode) = std::mem::replace(rest, Rest::Nothing) else {
-                    return;
-                };
+            Rest::CommitIf(_, mode) => {
                 // A worker had it, and is gone.
                 tx.commit_intent(self, mode, None);
                 tx.record.forget_worker();
                 tx.save_quietly(self);
+                *rest = Rest::Nothing;
             }
         }
         tx.fall_back_if_down(self, since, LATE_GRACE);

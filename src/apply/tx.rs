@@ -152,12 +152,20 @@ impl Tx {
     /// than the agent wrote the tree: the baseline is forgotten then.
     pub(super) fn look_at_tree(&mut self, agent: &Agent) -> Result<bool, StoreError> {
         agent.store.require_in_place()?;
+        Ok(!self.written_by_others(agent)?.is_empty())
+    }
+
+    /// The owned paths that something other than the agent has written since they were last
+    /// looked at. The baseline is forgotten if there are any.
+    pub(super) fn written_by_others(
+        &mut self,
+        agent: &Agent,
+    ) -> Result<Vec<ManifestPath>, StoreError> {
         let changed = self.tree.recheck(&**agent.store.fs(), agent.clock.wall())?;
-        if changed.is_empty() {
-            return Ok(false);
+        if !changed.is_empty() {
+            self.tree_is_foreign(&changed);
         }
-        self.tree_is_foreign(&changed);
-        Ok(true)
+        Ok(changed)
     }
 
     /// Something else wrote these paths.
